@@ -100,9 +100,9 @@ func TestNothingSaidOfAMigrationShowsASecret(t *testing.T) {
 	secrets, planted := canary.PlantError()
 	doc := v1.Journal{Run: "20261121-120000", Started: client.Now(), Phase: v1.RunApplying, User: "ops", Plan: *p}
 	for i, s := range p.Steps {
-		r := v1.StepRecord{ID: s.ID, Started: client.Now(), Result: "done", Notes: []string{planted.Error()}}
+		r := v1.StepRecord{ID: s.ID, Started: client.Now(), Result: v1.StepResultDone, Notes: []string{planted.Error()}}
 		if i == len(p.Steps)-1 {
-			r.Result, r.Error, r.Notes = "failed", planted.Error(), nil
+			r.Result, r.Error, r.Notes = v1.StepResultFailed, planted.Error(), nil
 		}
 		doc.Records = append(doc.Records, r)
 	}
@@ -150,7 +150,7 @@ func TestTheJournalsConfigMapsHoldNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range p.Steps[:3] {
-		r := v1.StepRecord{ID: s.ID, Started: client.Now(), Result: "failed", Error: planted.Error(), Notes: []string{planted.Error()}}
+		r := v1.StepRecord{ID: s.ID, Started: client.Now(), Result: v1.StepResultFailed, Error: planted.Error(), Notes: []string{planted.Error()}}
 		if err := j.Save(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}

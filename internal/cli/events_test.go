@@ -43,7 +43,7 @@ func told(events []v1.RunEvent) []string {
 			line += " " + e.Step.ID
 		}
 		if e.Result != "" {
-			line += " " + e.Result
+			line += " " + string(e.Result)
 		}
 		out = append(out, line)
 	}

@@ -63,7 +63,10 @@ func newSeededJournal(t *testing.T, env ...string) *seededJournal {
 	}
 	s.doc = v1.Journal{Run: "20261121-120000", Started: client.Now(), Phase: v1.RunApplying, User: "ops", Plan: *made}
 	for _, step := range made.Steps {
-		s.doc.Records = append(s.doc.Records, v1.StepRecord{ID: step.ID, Started: client.Now(), Ended: ptr.To(client.Now()), Result: "done", Created: true})
+		s.doc.Records = append(
+			s.doc.Records,
+			v1.StepRecord{ID: step.ID, Started: client.Now(), Ended: ptr.To(client.Now()), Result: v1.StepResultDone, Created: true},
+		)
 	}
 	s.flags = []string{
 		"--seed-kubeconfig", s.seed.Kubeconfig(t), "--seed-namespace", seededNamespace, "--kubeconfig", s.user.Kubeconfig(t),
@@ -236,7 +239,8 @@ func TestStatusOfAPlantedJournalInASeedSaysSo(t *testing.T) {
 			s.begin()
 			r := s.run("status")
 			const who = "next: find out who wrote the journal's ConfigMap in namespace " + seededNamespace
-			if shown := strings.Contains(r.out, "\nuntrusted "); shown != (c.says != "") || !strings.Contains(r.out, c.says) || strings.Contains(r.out, who) != shown {
+			if shown := strings.Contains(r.out, "\nuntrusted "); shown != (c.says != "") || !strings.Contains(r.out, c.says) ||
+				strings.Contains(r.out, who) != shown {
 				t.Errorf("untrusted %v, not with %q:\n%s", shown, c.says, r.text(nil))
 			}
 		})

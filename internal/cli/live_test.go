@@ -271,9 +271,9 @@ func (c *live) journal(phase string, n, m int) *journal.Journal {
 	}
 	doc := v1.Journal{Run: "20261121-120000", Started: client.Now(), Phase: phase, User: "ops", Plan: *p}
 	for i, s := range p.Steps[:min(n+m, len(p.Steps))] {
-		r := v1.StepRecord{ID: s.ID, Started: client.Now(), Result: "done"}
+		r := v1.StepRecord{ID: s.ID, Started: client.Now(), Result: v1.StepResultDone}
 		if i >= n {
-			r.Result, r.Error = "started", "verifying, for 1m0s: no process of kube-controller-manager runs on host cp-2"
+			r.Result, r.Error = v1.StepResultStarted, "verifying, for 1m0s: no process of kube-controller-manager runs on host cp-2"
 		}
 		doc.Records = append(doc.Records, r)
 	}

@@ -150,7 +150,7 @@ func TestEachReviewShowsWhatTheManagersGet(t *testing.T) {
 	}
 	c.plant(func(planted *v1.Plan, doc *v1.Journal) {
 		*planted = *p
-		doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}
+		doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: v1.StepResultDone, Created: true}}
 	})
 	for _, args := range [][]string{{"rollback", "--dry-run"}, {"rollback"}, {"apply", "--dry-run"}} {
 		showsManagers(t, c.run(args...))

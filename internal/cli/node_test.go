@@ -40,7 +40,7 @@ func TestNodesThatARunCannotBeLimitedTo(t *testing.T) {
 		if s.Kind == v1.StepKubelet && s.Host == "worker-1" {
 			break
 		}
-		o.doc.Records = append(o.doc.Records, v1.StepRecord{ID: s.ID, Started: o.doc.Started, Result: "done"})
+		o.doc.Records = append(o.doc.Records, v1.StepRecord{ID: s.ID, Started: o.doc.Started, Result: v1.StepResultDone})
 	}
 	o.begin()
 	fails(t, o.run("apply", "--yes", "--host-access=none", "--node", "worker-2"), exitcode.Error,

@@ -69,19 +69,19 @@ func newOnlooker(t *testing.T) *onlooker {
 	for _, s := range o.doc.Plan.Steps {
 		switch {
 		case s.ID == "leader-migration/kube-controller-manager@cp-2":
-			o.doc.Records = append(o.doc.Records, v1.StepRecord{ID: s.ID, Started: *at(20 * time.Second), Result: "started"})
+			o.doc.Records = append(o.doc.Records, v1.StepRecord{ID: s.ID, Started: *at(20 * time.Second), Result: v1.StepResultStarted})
 			o.current = len(o.doc.Records) - 1
 			return o
 		case s.ID == "leader-migration/kube-controller-manager@cp-1":
 			o.doc.Records = append(o.doc.Records, v1.StepRecord{
-				ID: s.ID, Started: *at(280 * time.Second), Ended: at(250 * time.Second), Result: "done",
+				ID: s.ID, Started: *at(280 * time.Second), Ended: at(250 * time.Second), Result: v1.StepResultDone,
 				Handovers: []v1.HandoverRecord{{
 					Lease: component.KCM, Holder: "cp-1_0b5e", PID: 812, StartTicks: 4711, Component: component.KCM, Host: "cp-1", Ended: at(270 * time.Second),
 					Released: at(269900 * time.Millisecond), NextHolder: "cp-2_77aa",
 				}},
 			})
 		default:
-			o.doc.Records = append(o.doc.Records, v1.StepRecord{ID: s.ID, Started: *at(290 * time.Second), Ended: at(289 * time.Second), Result: "done"})
+			o.doc.Records = append(o.doc.Records, v1.StepRecord{ID: s.ID, Started: *at(290 * time.Second), Ended: at(289 * time.Second), Result: v1.StepResultDone})
 		}
 	}
 	t.Fatal("the plan of the lab has no step that turns leader migration on on cp-2")

@@ -198,7 +198,7 @@ func TestAPlantedRecordHidesNoStepOfTheReview(t *testing.T) {
 		steps, image = len(p.Steps), p.Options.Image
 		for i, s := range p.Steps {
 			p.Steps[i].Title, p.Steps[i].Changes = "look at the cluster", nil
-			doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Result: []string{"done", "already-done", "skipped"}[i%3]})
+			doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Result: []v1.StepResult{v1.StepResultDone, v1.StepResultAlreadyDone, v1.StepResultSkipped}[i%3]})
 		}
 	})
 	r := c.run("apply") // nobody to ask
@@ -240,7 +240,7 @@ func TestAPlantedPlanIsNotGoneOnWithUnseen(t *testing.T) {
 	var sum string
 	c.plant(func(p *v1.Plan, doc *v1.Journal) {
 		fromElsewhere(p)
-		doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}
+		doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: v1.StepResultDone, Created: true}}
 		sum = compare.Digest(p)
 	})
 	writes := len(c.api.Writes())
@@ -273,7 +273,7 @@ func TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith(t *testing.T) {
 			c.api.Delete(journalPath)
 			c.plant(func(p *v1.Plan, doc *v1.Journal) {
 				made = p
-				doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}
+				doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: v1.StepResultDone, Created: true}}
 				change(p)
 			})
 			var cm corev1.ConfigMap

@@ -299,12 +299,12 @@ func (c *live) plantJournal(secrets canary.Secrets) string {
 	_, planted := canary.PlantError()
 	doc := v1.Journal{Run: "20261121-120000", Started: client.Now(), Phase: v1.RunApplying, User: "ops", Plan: *p}
 	for i, s := range p.Steps[:min(8, len(p.Steps))] {
-		r := v1.StepRecord{ID: s.ID, Started: client.Now(), Result: "done", Notes: []string{planted.Error()}, Created: true}
+		r := v1.StepRecord{ID: s.ID, Started: client.Now(), Result: v1.StepResultDone, Notes: []string{planted.Error()}, Created: true}
 		if r.Path == "" && s.Kind == v1.StepPatchObject || i == 0 {
 			r.Before = `{"metadata":{"annotations":{"note":"` + plant(secrets, "what an object was like before") + `"}}}`
 		}
 		if i == 7 {
-			r.Result, r.Error, r.Notes = "failed", planted.Error(), nil
+			r.Result, r.Error, r.Notes = v1.StepResultFailed, planted.Error(), nil
 			r.Flags = map[string]string{"api_key": plant(secrets, "a flag of a kubelet's process")}
 		}
 		doc.Records = append(doc.Records, r)

@@ -55,7 +55,7 @@ func TestStatusOfARunThatNobodyWorksOn(t *testing.T) {
 	for i := range o.doc.Plan.Steps {
 		o.doc.Records = append(
 			o.doc.Records[:min(i, len(o.doc.Records))],
-			v1.StepRecord{ID: o.doc.Plan.Steps[i].ID, Started: client.Now(), Ended: &ended, Result: "done"},
+			v1.StepRecord{ID: o.doc.Plan.Steps[i].ID, Started: client.Now(), Ended: &ended, Result: v1.StepResultDone},
 		)
 	}
 	for _, phase := range []string{v1.RunApplied, v1.RunRolledBack} {

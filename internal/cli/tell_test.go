@@ -21,13 +21,13 @@ func TestWhatIsToldIsPublishedAndNotRepeated(t *testing.T) {
 	tell := run.Reporter(c.Client, "run-1")
 	planned := v1.Step{ID: "a", Title: "do a"}
 	for _, e := range []step.Event{
-		{Kind: "started", Time: client.Now()}, {Kind: "waiting", Message: "the node", Time: client.Now().Add(time.Second)}, {
-			Kind:    "waiting",
+		{Kind: step.EventStarted, Time: client.Now()}, {Kind: step.EventWaiting, Message: "the node", Time: client.Now().Add(time.Second)}, {
+			Kind:    step.EventWaiting,
 			Message: "the node",
 			Time:    client.Now().Add(20 * time.Second),
 		},
-		{Kind: "waiting", Message: "the node", Time: client.Now().Add(31 * time.Second)}, {Kind: "paused", Message: "paused by boss", Time: client.Now().Add(32 * time.Second)},
-		{Kind: "done", Time: client.Now().Add(33 * time.Second)},
+		{Kind: step.EventWaiting, Message: "the node", Time: client.Now().Add(31 * time.Second)}, {Kind: step.EventPaused, Message: "paused by boss", Time: client.Now().Add(32 * time.Second)},
+		{Kind: step.EventDone, Time: client.Now().Add(33 * time.Second)},
 	} {
 		e.Step, e.Number, e.Total = planned, 1, 1
 		tell(e)

@@ -45,7 +45,7 @@ type Console interface {
 	// ShowPlan shows a plan before it is carried out, or as the answer of the command.
 	ShowPlan(p *v1.Plan, how PlanView) error
 	// ShowUnseen shows all of a journal's plan that was not approved here, with the results that its records claim.
-	ShowUnseen(p *v1.Plan, results map[string]string) error
+	ShowUnseen(p *v1.Plan, results map[string]v1.StepResult) error
 	// ShowReport shows findings that block.
 	ShowReport(report v1.CheckReport) error
 	// Tell says what happens to a step.

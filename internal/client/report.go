@@ -202,12 +202,12 @@ func promised(doc v1.Journal) map[string]string {
 	if doc.Phase != v1.RunApplying {
 		return expect
 	}
-	results := map[string]string{}
+	results := map[string]v1.StepResult{}
 	for _, r := range doc.Records {
 		results[r.ID] = r.Result
 	}
 	for _, s := range doc.Plan.Steps {
-		if done := results[s.ID]; len(s.Expect) > 0 && (done == "done" || done == "already-done") {
+		if done := results[s.ID]; len(s.Expect) > 0 && (done == v1.StepResultDone || done == v1.StepResultAlreadyDone) {
 			maps.Copy(expect, s.Expect)
 		}
 	}

@@ -67,13 +67,13 @@ func applyOne(data []byte, e v1.Edit) ([]byte, error) {
 // next is the next change that an edit needs; nil when the manifest is as the edit wants it.
 func (m *Manifest) next(e v1.Edit) (*change, error) {
 	switch e.Op {
-	case commandline.OpSetFlag:
+	case v1.EditSetFlag:
 		return m.setFlag(commandline.NormalizeName(e.Name), e.Value)
-	case commandline.OpUnsetFlag:
+	case v1.EditUnsetFlag:
 		return m.unsetFlag(commandline.NormalizeName(e.Name))
-	case commandline.OpAddHostPath:
+	case v1.EditAddHostPath:
 		return m.addHostPath(e)
-	case commandline.OpSetImage:
+	case v1.EditSetImage:
 		return m.setImage(e.Name, e.Value)
 	default:
 		return m.removeHostPath(e)

@@ -15,17 +15,17 @@ import (
 )
 
 func set(name, value string) v1.Edit {
-	return v1.Edit{Op: commandline.OpSetFlag, Name: name, Value: value}
+	return v1.Edit{Op: v1.EditSetFlag, Name: name, Value: value}
 }
 
-func unset(name string) v1.Edit { return v1.Edit{Op: commandline.OpUnsetFlag, Name: name} }
+func unset(name string) v1.Edit { return v1.Edit{Op: v1.EditUnsetFlag, Name: name} }
 
 func add(name, path string) v1.Edit {
-	return v1.Edit{Op: commandline.OpAddHostPath, Name: name, Value: path, PathType: "File"}
+	return v1.Edit{Op: v1.EditAddHostPath, Name: name, Value: path, PathType: "File"}
 }
 
 func remove(name, path string) v1.Edit {
-	return v1.Edit{Op: commandline.OpRemoveHostPath, Name: name, Value: path}
+	return v1.Edit{Op: v1.EditRemoveHostPath, Name: name, Value: path}
 }
 
 // changed lists the lines that differ, "-" before and "+" after, in their order.
@@ -455,7 +455,7 @@ func TestApplyRefuses(t *testing.T) {
 		"no path":                         {plain, add("x", ""), "is no absolute path"},
 		"an unknown type of path": {
 			plain,
-			v1.Edit{Op: commandline.OpAddHostPath, Name: "x", Value: "/x", PathType: "Socks"},
+			v1.Edit{Op: v1.EditAddHostPath, Name: "x", Value: "/x", PathType: "Socks"},
 			`"Socks" is no type of a host path`,
 		},
 		"a path where something else is mounted": {plain, add("x", "/taken"), "addHostPath x: the container has something else mounted at /taken (volume v)"},
@@ -553,7 +553,7 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte("x: &l [kube-scheduler, &a --a=b]\n"+list(" *l\n    args: [*a]\n")), 0, "a", "c")
 	f.Add([]byte(list("\r\n    - kube-scheduler\r\n    - --a\r\n    - \"b\" # c")), 1, "a", "")
 	f.Fuzz(func(t *testing.T, data []byte, op int, name, value string) {
-		ops := []string{commandline.OpSetFlag, commandline.OpUnsetFlag, commandline.OpAddHostPath, commandline.OpRemoveHostPath}
+		ops := []v1.EditOp{v1.EditSetFlag, v1.EditUnsetFlag, v1.EditAddHostPath, v1.EditRemoveHostPath}
 		edits := []v1.Edit{{Op: ops[uint(op)%4], Name: name, Value: value}}
 		before := bytes.Clone(data)
 		out, err := Apply(data, edits)
@@ -573,15 +573,15 @@ func FuzzApply(f *testing.F) {
 		}
 		have, ok := commandline.FlagsOf(m.Command())[commandline.NormalizeName(name)]
 		switch edits[0].Op {
-		case commandline.OpSetFlag:
+		case v1.EditSetFlag:
 			if !ok || have != value {
 				t.Fatalf("--%s is %q, %v:\n%q\n%q", name, have, ok, data, out)
 			}
-		case commandline.OpUnsetFlag:
+		case v1.EditUnsetFlag:
 			if ok {
 				t.Fatalf("--%s is there:\n%q\n%q", name, data, out)
 			}
-		case commandline.OpAddHostPath:
+		case v1.EditAddHostPath:
 			if m.HostPaths()[value] != value {
 				t.Fatalf("%s is not mounted:\n%q\n%q", value, data, out)
 			}

@@ -73,7 +73,7 @@ func TestApplyArgumentsRefuses(t *testing.T) {
 		"a script of something else":  {[]string{"/bin/sh", "-c", "/start.sh"}, set("a", "c"), "started by a script of /bin/sh"},
 		"no command at all":           {nil, set("a", "c"), "neither a command nor a flag"},
 		"a stray word behind a flag":  {[]string{"kcm", "--a", "--leader-elect", "stray"}, unset("leader-elect"), "remove that word from the command"},
-		"an operation on volumes":     {[]string{"kcm"}, v1.Edit{Op: commandline.OpAddHostPath, Name: "x", Value: "/x"}, "not known for arguments"},
+		"an operation on volumes":     {[]string{"kcm"}, v1.Edit{Op: v1.EditAddHostPath, Name: "x", Value: "/x"}, "not known for arguments"},
 		"a name that is none":         {[]string{"kcm"}, set("a b", "c"), "is no name of a flag"},
 		"a value of more than a line": {[]string{"kcm"}, set("a", "b\nc"), "cannot be printed"},
 	}
@@ -94,7 +94,7 @@ func TestArgumentsAreEditedAsAManifestIs(t *testing.T) {
 		w := writer{rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // the same ones in every run
 		command, args := append([]string{"kube-scheduler"}, w.elements()...), w.elements()
 		edit := v1.Edit{
-			Op:    w.one(commandline.OpSetFlag, commandline.OpSetFlag, commandline.OpUnsetFlag),
+			Op:    oneOf(w, v1.EditSetFlag, v1.EditSetFlag, v1.EditUnsetFlag),
 			Name:  w.one("a", "b-c", "leader-elect", "v", "new"),
 			Value: w.one("/x", "1", "a b", "-1", "off"),
 		}

@@ -329,7 +329,7 @@ func FuzzUnit(f *testing.F) {
 			}
 			want := u.Flags()
 			delete(want, e.Name)
-			if e.Op == commandline.OpSetFlag {
+			if e.Op == v1.EditSetFlag {
 				want[e.Name] = e.Value
 			}
 			for p, data := range changes {

@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 )
 
 const pinned = `apiVersion: v1
@@ -25,7 +24,7 @@ spec:
 `
 
 func image(tag string) v1.Edit {
-	return v1.Edit{Op: commandline.OpSetImage, Name: "kube-apiserver", Value: tag}
+	return v1.Edit{Op: v1.EditSetImage, Name: "kube-apiserver", Value: tag}
 }
 
 func TestAnImageGetsAnotherTagAndKeepsItsRegistryAndRepository(t *testing.T) {

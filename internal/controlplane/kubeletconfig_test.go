@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 )
 
 func TestGatesOfAKubeletsConfigurationAreChangedWhereTheyStand(t *testing.T) {
 	const head, tail = "apiVersion: kubelet.config.k8s.io/v1beta1\n# ours\n", "kind: KubeletConfiguration\nproviderID: aws:///a/i-1 # kept\n"
-	set := func(name, value string) v1.Edit { return v1.Edit{Op: kubeletfile.OpSetGate, Name: name, Value: value} }
-	unset := func(name string) v1.Edit { return v1.Edit{Op: kubeletfile.OpUnsetGate, Name: name} }
+	set := func(name, value string) v1.Edit { return v1.Edit{Op: v1.EditSetGate, Name: name, Value: value} }
+	unset := func(name string) v1.Edit { return v1.Edit{Op: v1.EditUnsetGate, Name: name} }
 	for _, c := range []struct {
 		name, before string
 		edits        []v1.Edit
@@ -29,7 +28,7 @@ func TestGatesOfAKubeletsConfigurationAreChangedWhereTheyStand(t *testing.T) {
 		{"a map on one line is left alone", head + "featureGates: {A: true}\n" + tail, []v1.Edit{set("A", "false")}, "error: it is written in a way that cannot be edited line by line"},
 		{"another kind", "kind: Pod\n", []v1.Edit{set("A", "false")}, "error: its kind is Pod"},
 		{"no value of a gate", head + tail, []v1.Edit{set("A", "maybe")}, "error: setGate A: the value of a gate is true or false"},
-		{"a flag among gates", head + tail, []v1.Edit{set("A", "true"), {Op: commandline.OpSetFlag, Name: "v", Value: "2"}}, "error: setFlag v: this operation is not known"},
+		{"a flag among gates", head + tail, []v1.Edit{set("A", "true"), {Op: v1.EditSetFlag, Name: "v", Value: "2"}}, "error: setFlag v: this operation is not known"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := kubeletfile.ApplyKubeletFile([]byte(c.before), c.edits)

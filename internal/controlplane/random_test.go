@@ -11,14 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
 // writer writes manifests in styles that it chooses by chance.
 type writer struct{ *rand.Rand }
 
-func (w writer) one(of ...string) string { return of[w.IntN(len(of))] }
+func (w writer) one(of ...string) string { return oneOf(w, of...) }
+
+func oneOf[T any](w writer, of ...T) T { return of[w.IntN(len(of))] }
 
 func (w writer) scalar(value string, flow bool) string {
 	out := w.one(value, yamltext.QuoteDouble(value), "'"+strings.ReplaceAll(value, "'", "''")+"'")
@@ -104,11 +105,11 @@ func TestApplyByChance(t *testing.T) {
 		flags, paths := m.Flags(), m.HostPaths()
 		for range 4 {
 			edit := v1.Edit{
-				Op:    w.one(commandline.OpSetFlag, commandline.OpSetFlag, commandline.OpUnsetFlag, commandline.OpAddHostPath, commandline.OpRemoveHostPath),
+				Op:    oneOf(w, v1.EditSetFlag, v1.EditSetFlag, v1.EditUnsetFlag, v1.EditAddHostPath, v1.EditRemoveHostPath),
 				Name:  w.one("a", "b-c", "leader-elect", "v", "new"),
 				Value: w.one("/x", "1", "a b", "-1", "it's", "off"),
 			}
-			if strings.HasSuffix(edit.Op, "HostPath") {
+			if strings.HasSuffix(string(edit.Op), "HostPath") {
 				edit = v1.Edit{Op: edit.Op, Name: "new", Value: "/new", PathType: "File"}
 			}
 			out, err := Apply(data, []v1.Edit{edit})
@@ -120,13 +121,13 @@ func TestApplyByChance(t *testing.T) {
 			}
 			edited++
 			switch edit.Op {
-			case commandline.OpSetFlag:
+			case v1.EditSetFlag:
 				flags[edit.Name] = edit.Value
-			case commandline.OpUnsetFlag:
+			case v1.EditUnsetFlag:
 				delete(flags, edit.Name)
-			case commandline.OpAddHostPath:
+			case v1.EditAddHostPath:
 				paths["/new"] = "/new"
-			case commandline.OpRemoveHostPath:
+			case v1.EditRemoveHostPath:
 				delete(paths, "/new")
 			}
 			m, err := Parse(out)

@@ -9,7 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 )
 
-var loopsOff = []v1.Edit{{Op: commandline.OpSetFlag, Name: "controllers", Value: "*,-service"}}
+var loopsOff = []v1.Edit{{Op: v1.EditSetFlag, Name: "controllers", Value: "*,-service"}}
 
 func TestTheCommandThatAWrapperStartsIsReadAndEdited(t *testing.T) {
 	for name, c := range map[string]struct {

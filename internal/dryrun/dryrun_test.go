@@ -182,7 +182,7 @@ func TestEditsOfKubeadmsConfigurationAreTriedOnItAsItStands(t *testing.T) {
 	_, client := s.Clients(t)
 	step := v1.Step{
 		Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: layout.DeriveKubeadm, Component: component.KCM,
-		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+		Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 	}
 	got := Run(t.Context(), client, []v1.Step{step})
 	if diff := cmp.Diff([]v1.DryRun{{Ref: step.Ref, Verb: "update", OK: true}}, got); diff != "" || !strings.Contains(sent, "cloud-provider: external") {

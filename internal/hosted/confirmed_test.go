@@ -122,7 +122,7 @@ func TestWhatWasBegunGoesOnWhateverIsConfirmed(t *testing.T) {
 }
 
 func TestStepsAreComparedByWhatTheyDo(t *testing.T) {
-	steps := []v1.Step{{ID: "a", Title: "does a", EstimateSeconds: 1}, {ID: "b", Edits: []v1.Edit{{Op: "setFlag", Name: "x", Value: "1"}}}}
+	steps := []v1.Step{{ID: "a", Title: "does a", EstimateSeconds: 1}, {ID: "b", Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "x", Value: "1"}}}}
 	confirmation := Confirmation(steps)
 	words := slices.Clone(steps)
 	words[0].Title, words[0].Why, words[0].EstimateSeconds = "does a as before", "because", 2
@@ -133,7 +133,7 @@ func TestStepsAreComparedByWhatTheyDo(t *testing.T) {
 		t.Errorf("nothing confirmed is %v", err)
 	}
 	for want, other := range map[string][]v1.Step{
-		"changed b":                         {steps[0], {ID: "b", Edits: []v1.Edit{{Op: "setFlag", Name: "x", Value: "2"}}}},
+		"changed b":                         {steps[0], {ID: "b", Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "x", Value: "2"}}}},
 		"gone b":                            {steps[0]},
 		"new c":                             {steps[0], steps[1], {ID: "c"}},
 		"is not the one that was confirmed": {steps[1], steps[0]},

@@ -214,7 +214,7 @@ func (r *resumed) finish(part Part) {
 }
 
 func (r *resumed) logFailure(e step.Event) {
-	if e.Kind == "failed" {
+	if e.Kind == step.EventFailed {
 		r.t.Logf("%s: %s", e.Step.ID, e.Message)
 	}
 }
@@ -234,7 +234,7 @@ func (r *resumed) holds(part Part, phase string, was v1.Journal) {
 			r.t.Fatalf("the record of %s is gone", rec.ID)
 		}
 		is := now.Records[i]
-		done := rec.Result == "done" && (is.Result != "done" || is.AfterSHA256 != rec.AfterSHA256)
+		done := rec.Result == v1.StepResultDone && (is.Result != v1.StepResultDone || is.AfterSHA256 != rec.AfterSHA256)
 		if is.ID != rec.ID || is.Before != rec.Before || is.Backup != rec.Backup || is.Created != rec.Created || done {
 			r.t.Errorf("what was recorded is not there any longer: %+v, now %+v", rec, is)
 		}

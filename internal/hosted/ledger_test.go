@@ -63,7 +63,7 @@ func (w *world) plant(phase string, change func(*v1.Plan)) {
 		w.t.Fatal(describe(err))
 	}
 	change(p)
-	doc := v1.Journal{Run: "20261121-120000", Phase: phase, Plan: *p, Records: []v1.StepRecord{{ID: p.Steps[0].ID, Result: "started"}}}
+	doc := v1.Journal{Run: "20261121-120000", Phase: phase, Plan: *p, Records: []v1.StepRecord{{ID: p.Steps[0].ID, Result: v1.StepResultStarted}}}
 	if _, err := plane.home(Handover).Create(w.t.Context(), doc, snap); err != nil {
 		w.t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestAPlantedJournalInTheSeedIsNotGoneOnWith(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.plant(p)
-			doc := v1.Journal{Run: "20261121-120000", Phase: v1.RunApplying, Plan: *p, Records: []v1.StepRecord{{ID: p.Steps[0].ID, Result: "started"}}}
+			doc := v1.Journal{Run: "20261121-120000", Phase: v1.RunApplying, Plan: *p, Records: []v1.StepRecord{{ID: p.Steps[0].ID, Result: v1.StepResultStarted}}}
 			if _, err := plane.home(Handover).Create(t.Context(), doc, snap); err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 			}
 			now := w.clock.Now()
 			rec := j.Record(step)
-			rec.Result, rec.Ended = "started", nil
+			rec.Result, rec.Ended = v1.StepResultStarted, nil
 			rec.Handovers = plant(v1.HandoverRecord{
 				Lease: component.KCM, Holder: holder, Host: strings.TrimSuffix(holder, "_id"), Component: component.KCM, PID: 1, StartTicks: 99,
 				Transitions: *before.Spec.LeaseTransitions, AcquireTime: before.Spec.AcquireTime.UTC(), Ended: &now,

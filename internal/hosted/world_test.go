@@ -485,7 +485,7 @@ func (w *world) scrape(ctx context.Context, component, pod, _ string) (v1.Manage
 func (w *world) run(part Part) {
 	w.t.Helper()
 	if err := w.plane().Run(w.t.Context(), part, func(e step.Event) {
-		if e.Kind == "failed" {
+		if e.Kind == step.EventFailed {
 			w.t.Logf("%s: %s", e.Step.ID, e.Message)
 		}
 	}, nil); err != nil {

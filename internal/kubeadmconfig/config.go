@@ -44,7 +44,7 @@ func Inverse(data []byte, component string, edits []v1.Edit) ([]v1.Edit, error) 
 
 func apply(data []byte, component string, edits []v1.Edit) ([]byte, []v1.Edit, error) {
 	section, ok := sections[component]
-	if !ok && (component != "" || slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op != "setVersion" })) {
+	if !ok && (component != "" || slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op != v1.EditSetVersion })) {
 		return nil, nil, fmt.Errorf("kubeadm does not configure %q", component)
 	}
 	var doc yaml.Node
@@ -90,15 +90,15 @@ type config struct {
 // edit carries one edit out and returns what takes it back; nothing when it changed nothing.
 func (c config) edit(e v1.Edit) ([]v1.Edit, error) {
 	switch e.Op {
-	case "setFlag":
+	case v1.EditSetFlag:
 		return c.setArg(e)
-	case "unsetFlag":
+	case v1.EditUnsetFlag:
 		return c.unsetArg(e)
-	case "addHostPath":
+	case v1.EditAddHostPath:
 		return c.addVolume(e)
-	case "removeHostPath":
+	case v1.EditRemoveHostPath:
 		return c.removeVolume(e)
-	case "setVersion":
+	case v1.EditSetVersion:
 		return c.setVersion(e)
 	}
 	return nil, fmt.Errorf("this operation is not known for kubeadm's configuration")
@@ -124,7 +124,7 @@ func (c config) setVersion(e v1.Edit) ([]v1.Edit, error) {
 	} else {
 		put(c.root, kubernetesVersion, text(e.Value))
 	}
-	return []v1.Edit{{Op: "setVersion", Name: kubernetesVersion, Value: before}}, nil
+	return []v1.Edit{{Op: v1.EditSetVersion, Name: kubernetesVersion, Value: before}}, nil
 }
 
 func (c config) setArg(e v1.Edit) ([]v1.Edit, error) {
@@ -139,14 +139,14 @@ func (c config) setArg(e v1.Edit) ([]v1.Edit, error) {
 		} else {
 			args.Content = append(args.Content, text(e.Name), text(e.Value))
 		}
-		return []v1.Edit{{Op: "unsetFlag", Name: e.Name}}, nil
+		return []v1.Edit{{Op: v1.EditUnsetFlag, Name: e.Name}}, nil
 	}
 	if value.Value == e.Value {
 		return nil, nil
 	}
 	before := value.Value
 	*value = *text(e.Value)
-	return []v1.Edit{{Op: "setFlag", Name: e.Name, Value: before}}, nil
+	return []v1.Edit{{Op: v1.EditSetFlag, Name: e.Name, Value: before}}, nil
 }
 
 func (c config) unsetArg(e v1.Edit) ([]v1.Edit, error) {
@@ -158,7 +158,7 @@ func (c config) unsetArg(e v1.Edit) ([]v1.Edit, error) {
 	if value == nil {
 		return nil, nil
 	}
-	undo := []v1.Edit{{Op: "setFlag", Name: e.Name, Value: value.Value}}
+	undo := []v1.Edit{{Op: v1.EditSetFlag, Name: e.Name, Value: value.Value}}
 	if c.list {
 		args.Content = slices.DeleteFunc(
 			args.Content,
@@ -207,7 +207,7 @@ func (c config) addVolume(e v1.Edit) ([]v1.Edit, error) {
 	}
 	item.Content = append(item.Content, text("readOnly"), &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
 	volumes.Content = append(volumes.Content, item)
-	return []v1.Edit{{Op: "removeHostPath", Name: e.Name, Value: e.Value}}, nil
+	return []v1.Edit{{Op: v1.EditRemoveHostPath, Name: e.Name, Value: e.Value}}, nil
 }
 
 func (c config) removeVolume(e v1.Edit) ([]v1.Edit, error) {
@@ -221,7 +221,7 @@ func (c config) removeVolume(e v1.Edit) ([]v1.Edit, error) {
 		if name == nil || path == nil || name.Value != e.Name || path.Value != e.Value {
 			return false
 		}
-		back := v1.Edit{Op: "addHostPath", Name: e.Name, Value: e.Value}
+		back := v1.Edit{Op: v1.EditAddHostPath, Name: e.Name, Value: e.Value}
 		if kind := get(v, "pathType"); kind != nil {
 			back.PathType = kind.Value
 		}

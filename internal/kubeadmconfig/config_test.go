@@ -49,18 +49,18 @@ func TestEditsAndTheWayBack(t *testing.T) {
 		edits               []v1.Edit
 		want                [2]string // what is replaced by what
 	}{
-		{"an argument is changed", beta3, kcm, []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+		{"an argument is changed", beta3, kcm, []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 			[2]string{"cloud.conf\n    cloud-provider: aws", "cloud.conf\n    cloud-provider: external"}},
-		{"an argument goes", beta3, kcm, []v1.Edit{{Op: "unsetFlag", Name: "cloud-config"}}, [2]string{"    cloud-config: /etc/kubernetes/cloud.conf\n", ""}},
-		{"an argument comes, quoted where it is no text", beta3, "kube-scheduler", []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}}, [2]string{"scheduler: {}", "scheduler:\n  extraArgs:\n    v: \"4\""}},
-		{"nothing to do leaves the bytes", beta3, kcm, []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "aws"}, {Op: "unsetFlag", Name: "x"}}, [2]string{"", ""}},
-		{"a volume comes", beta3, "kube-apiserver", []v1.Edit{{Op: "addHostPath", Name: "a", Value: "/etc/a", PathType: "File"}},
+		{"an argument goes", beta3, kcm, []v1.Edit{{Op: v1.EditUnsetFlag, Name: "cloud-config"}}, [2]string{"    cloud-config: /etc/kubernetes/cloud.conf\n", ""}},
+		{"an argument comes, quoted where it is no text", beta3, "kube-scheduler", []v1.Edit{{Op: v1.EditSetFlag, Name: "v", Value: "4"}}, [2]string{"scheduler: {}", "scheduler:\n  extraArgs:\n    v: \"4\""}},
+		{"nothing to do leaves the bytes", beta3, kcm, []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "aws"}, {Op: v1.EditUnsetFlag, Name: "x"}}, [2]string{"", ""}},
+		{"a volume comes", beta3, "kube-apiserver", []v1.Edit{{Op: v1.EditAddHostPath, Name: "a", Value: "/etc/a", PathType: "File"}},
 			[2]string{"  timeoutForControlPlane", "  extraVolumes:\n  - hostPath: /etc/a\n    mountPath: /etc/a\n    name: a\n    pathType: File\n    readOnly: true\n  timeoutForControlPlane"}},
-		{"an argument of v1beta4 is changed", beta4, "kube-apiserver", []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}, [2]string{"value: aws", "value: external"}},
-		{"an argument of v1beta4 comes", beta4, kcm, []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+		{"an argument of v1beta4 is changed", beta4, "kube-apiserver", []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}, [2]string{"value: aws", "value: external"}},
+		{"an argument of v1beta4 comes", beta4, kcm, []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 			[2]string{"controllerManager: {}", "controllerManager:\n  extraArgs:\n  - name: cloud-provider\n    value: external"}},
-		{"the version changes", beta3, "", []v1.Edit{{Op: "setVersion", Name: "kubernetesVersion", Value: "v1.27.4"}}, [2]string{"kubernetesVersion: v1.26.0", "kubernetesVersion: v1.27.4"}},
-		{"a version comes where there was none", beta4, "", []v1.Edit{{Op: "setVersion", Name: "kubernetesVersion", Value: "v1.27.4"}},
+		{"the version changes", beta3, "", []v1.Edit{{Op: v1.EditSetVersion, Name: "kubernetesVersion", Value: "v1.27.4"}}, [2]string{"kubernetesVersion: v1.26.0", "kubernetesVersion: v1.27.4"}},
+		{"a version comes where there was none", beta4, "", []v1.Edit{{Op: v1.EditSetVersion, Name: "kubernetesVersion", Value: "v1.27.4"}},
 			[2]string{"kind: ClusterConfiguration\n", "kind: ClusterConfiguration\nkubernetesVersion: v1.27.4\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"a list where a map should be", strings.Replace(beta4, "v1beta4", "v1beta3", 1), "kube-apiserver", "setFlag", "apiServer.extraArgs is not what kubeadm's kubeadm.k8s.io/v1beta3 has there"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Apply([]byte(c.in), c.component, []v1.Edit{{Op: c.op, Name: "a", Value: "b"}})
+			_, err := Apply([]byte(c.in), c.component, []v1.Edit{{Op: v1.EditOp(c.op), Name: "a", Value: "b"}})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("it should say %q: %v", c.want, err)
 			}

@@ -36,7 +36,7 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 		all := *doc
 		all.Records = nil
 		for _, s := range p.Steps {
-			all.Records = append(all.Records, v1.StepRecord{ID: s.ID, Result: "done", Created: true})
+			all.Records = append(all.Records, v1.StepRecord{ID: s.ID, Result: v1.StepResultDone, Created: true})
 		}
 		made, err := rollback.Make(&all, live, w.clock.Now())
 		if err != nil {
@@ -56,7 +56,7 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 		}},
 		{"a manager that hands over", "", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{
-				{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + "kube-controller-manager.yaml", Backup: own(trust.MovingID(restart, component.KCM)), BackupSHA256: sum},
+				{ID: trust.MovingID(restart, component.KCM), Result: v1.StepResultStarted, Path: manifests + "kube-controller-manager.yaml", Backup: own(trust.MovingID(restart, component.KCM)), BackupSHA256: sum},
 			}
 		}},
 		{"the way back as it is made", "", func(doc *v1.Journal) { rollback(doc, func(*v1.Step) {}) }},
@@ -86,19 +86,19 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 			doc.Records = []v1.StepRecord{{ID: "x", Files: []v1.FileRecord{{Path: "/etc/shadow"}}}}
 		}},
 		{"a manager that is moved elsewhere", "no manifest", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + ".hidden"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: v1.StepResultStarted, Path: manifests + ".hidden"}}
 		}},
 		{"a file for cron that is moved", "directory of static pods", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: "/etc/cron.d/x"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: v1.StepResultStarted, Path: "/etc/cron.d/x"}}
 		}},
 		{"a path with detours", "without detours", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + "../../cron.d/x"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: v1.StepResultStarted, Path: manifests + "../../cron.d/x"}}
 		}},
 		{"another component that is moved", "no manager that hands over", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, "etcd"), Result: "started", Path: manifests + "etcd.yaml"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, "etcd"), Result: v1.StepResultStarted, Path: manifests + "etcd.yaml"}}
 		}},
 		{"a step that restarts no API server", "restarts no API server", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: trust.MovingID(secret, component.KCM), Result: "started", Path: manifests + "kube-controller-manager.yaml"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(secret, component.KCM), Result: v1.StepResultStarted, Path: manifests + "kube-controller-manager.yaml"}}
 		}},
 		{"a unit among the manifests", "neither in the directory of static pods", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Path: manifests + component.KCM + ".service"}}
@@ -175,7 +175,7 @@ func TestAnObjectThatWasThereBeforeIsNotDeleted(t *testing.T) {
 		if _, err := client.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := j.Save(t.Context(), v1.StepRecord{ID: made.ID, Result: "done", Created: true}); err != nil {
+		if err := j.Save(t.Context(), v1.StepRecord{ID: made.ID, Result: v1.StepResultDone, Created: true}); err != nil {
 			t.Fatal(err)
 		}
 		e.env.Journal = j

@@ -48,7 +48,7 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 	back := func() *v1.Plan {
 		doc := j.Doc()
 		for _, s := range p.Steps {
-			doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Result: "done"})
+			doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Result: v1.StepResultDone})
 		}
 		out, err := rollback.Make(&doc, live, w.clock.Now())
 		if err != nil {
@@ -90,7 +90,7 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 			doc.Plan.Direction, doc.Plan.Steps = planstep.Rollback, append([]v1.Step{cron}, doc.Plan.Steps...)
 		}},
 		{"a backup of its own", "is not in " + trust.BackupDir("run-1"), func(doc *v1.Journal) {
-			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Result: "done", Backup: "/tmp/pod.yaml", BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"})
+			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Result: v1.StepResultDone, Backup: "/tmp/pod.yaml", BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"})
 		}},
 		{"a backup of a kubelet's file of its own", "is not in " + trust.BackupDir("run-1"), func(doc *v1.Journal) {
 			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Files: []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: trust.BackupDir("run-1") + "/../../x"}}})
@@ -166,7 +166,7 @@ func TestAManifestIsItsComponentsOwn(t *testing.T) {
 		planted, s := *p, p.Steps[at]
 		s.ID, s.Kind, s.Path = "evil", kind, manifests+"etcd.yaml"
 		planted.Steps = []v1.Step{s}
-		if err := j.Save(t.Context(), v1.StepRecord{ID: "evil", Result: "started"}); err != nil {
+		if err := j.Save(t.Context(), v1.StepRecord{ID: "evil", Result: v1.StepResultStarted}); err != nil {
 			t.Fatal(err)
 		}
 		files := w.files()
@@ -258,7 +258,7 @@ func TestWhatRunsDecidesWhatAStepMayChange(t *testing.T) {
 			planted.Steps = nil
 			for _, s := range p.Steps {
 				if s.ID == "external/"+component.KAS+"@cp-1" {
-					s.Edits = append([]v1.Edit{{Op: "setFlag", Name: flag, Value: value}}, s.Edits...)
+					s.Edits = append([]v1.Edit{{Op: v1.EditSetFlag, Name: flag, Value: value}}, s.Edits...)
 					planted.Steps = []v1.Step{s}
 				}
 			}
@@ -281,9 +281,16 @@ func TestAPlantedRecordGivesKubeadmNoFlagOfItsOwn(t *testing.T) {
 	e.env.Plan = p
 	const text = "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n    cloud-provider: external\n    feature-gates: A=true\n"
 	live := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"ClusterConfiguration": text}}}
-	s := v1.Step{ID: "patch/kubeadm", Kind: v1.StepPatchObject, Ref: object.KubeadmRef, Derive: layout.DeriveKubeadm, Component: component.KAS, Edits: []v1.Edit{
-		{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: "feature-gates", Value: "A=true"},
-	}}
+	s := v1.Step{
+		ID:        "patch/kubeadm",
+		Kind:      v1.StepPatchObject,
+		Ref:       object.KubeadmRef,
+		Derive:    layout.DeriveKubeadm,
+		Component: component.KAS,
+		Edits: []v1.Edit{
+			{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditSetFlag, Name: "feature-gates", Value: "A=true"},
+		},
+	}
 	for before, want := range map[string]string{
 		`[{"op":"setFlag","name":"feature-gates","value":"A=true,DisableCloudProviders=false"}]`: "A=true,DisableCloudProviders=false",
 		`[{"op":"setFlag","name":"feature-gates","value":"AllAlpha=true"}]`:                      "A=true",

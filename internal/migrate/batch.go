@@ -60,7 +60,7 @@ func (e *Engine) runBatch(ctx context.Context, batch []v1.Step) error {
 	for i, err := range errs {
 		switch {
 		case errors.Is(err, step.ErrNotBegun):
-			e.env.Report(batch[i], "deferred", "left as it is, because another step of its batch went wrong")
+			e.env.Report(batch[i], step.EventDeferred, "left as it is, because another step of its batch went wrong")
 		case step.IsInterrupted(err):
 			stopped = true
 		case err != nil:

@@ -70,7 +70,7 @@ func TestStepsOfABatchRunSideBySideWithinTheBudget(t *testing.T) {
 				t.Errorf("%d nodes at a time, and the budget is %d", most, c.budget)
 			}
 			for _, s := range p.Steps {
-				if w.engine().env.Journal.Record(s.ID).Result != "done" || w.running(s.Host, "cloud-provider") != "external" || w.restarts["kubelet@"+s.Host] != 1 {
+				if w.engine().env.Journal.Record(s.ID).Result != v1.StepResultDone || w.running(s.Host, "cloud-provider") != "external" || w.restarts["kubelet@"+s.Host] != 1 {
 					t.Errorf("%s: %s, %d restarts", s.ID, w.engine().env.Journal.Record(s.ID).Result, w.restarts["kubelet@"+s.Host])
 				}
 			}
@@ -139,10 +139,10 @@ func TestOneRegressionInABatchLeavesTheRestAndLosesNoRecord(t *testing.T) {
 		t.Errorf("it is no failed verification: %v", err)
 	}
 	j := w.engine().env.Journal
-	if have := j.Record("external/kubelet@cp-2").Result; have != "undone" {
+	if have := j.Record("external/kubelet@cp-2").Result; have != v1.StepResultUndone {
 		t.Errorf("cp-2: %s", have)
 	}
-	if have := j.Record("external/kubelet@cp-1").Result; have != "done" && have != "" {
+	if have := j.Record("external/kubelet@cp-1").Result; have != v1.StepResultDone && have != "" {
 		t.Errorf("cp-1, which was done next to it, or not begun: %q", have)
 	}
 	for _, host := range []string{"cp-3", "cp-4"} {
@@ -181,7 +181,7 @@ func TestADeathInTheMiddleOfABatchConverges(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range p.Steps {
-				if w.running(s.Host, "cloud-provider") != "external" || w.engine().env.Journal.Record(s.ID).Result != "done" {
+				if w.running(s.Host, "cloud-provider") != "external" || w.engine().env.Journal.Record(s.ID).Result != v1.StepResultDone {
 					t.Errorf("%s: %s", s.Host, w.engine().env.Journal.Record(s.ID).Result)
 				}
 			}

@@ -112,7 +112,7 @@ func TestAStepByHandThatIsStoppedGoesOn(t *testing.T) {
 	err := w.engine(func(options *step.Options) {
 		options.Hosts = manual.New(w.hosts, manual.Options{Out: idle, StateDir: state, Clock: w.clock})
 	}).Run(t.Context(), p, stop)
-	if !errors.Is(err, hostaccess.ErrStopped) || w.engine().env.Journal.Record("write/cloud").Result != "started" {
+	if !errors.Is(err, hostaccess.ErrStopped) || w.engine().env.Journal.Record("write/cloud").Result != v1.StepResultStarted {
 		t.Fatalf("error: %v, record %+v", err, w.engine().env.Journal.Record("write/cloud"))
 	}
 	if err := w.engine(func(options *step.Options) {
@@ -121,7 +121,7 @@ func TestAStepByHandThatIsStoppedGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := w.engine().env.Journal.Record("write/cloud")
-	if have := w.read("cp-1", rec.Backup); rec.Result != "done" || have != "[Global]\nVPC = vpc-1\n" || w.read("cp-1", "/etc/kubernetes/cloud.conf") != "new" {
+	if have := w.read("cp-1", rec.Backup); rec.Result != v1.StepResultDone || have != "[Global]\nVPC = vpc-1\n" || w.read("cp-1", "/etc/kubernetes/cloud.conf") != "new" {
 		t.Errorf("record %+v, backup %q", rec, have)
 	}
 }

@@ -90,7 +90,7 @@ func TestAJournalKeepsNoSecretOfADeployment(t *testing.T) {
 					Ref:       "Deployment/kube-system/" + component.KCM,
 					Component: component.KCM,
 					Leases:    []string{"deployed"},
-					Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}},
+					Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}},
 				},
 			)
 			w.afterEveryDeath(p)
@@ -132,7 +132,7 @@ func TestAJournalOfAnOlderVersionPutsItsCommandLineBack(t *testing.T) {
 	w.deployed(1)
 	ref := "Deployment/kube-system/" + component.KCM
 	p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{"deployed"},
-		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "v"}}})
+		Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "v"}}})
 	w.afterEveryDeath(p)
 	j, err := journal.Open(t.Context(), w.kube)
 	if err != nil {
@@ -157,7 +157,7 @@ func TestRecordsQuoteNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := v1.StepRecord{ID: "a", Result: "failed", Error: "running kcm --token " + canary + ": exit status 1", Notes: []string{"https://u:" + canary + "@host"},
+	rec := v1.StepRecord{ID: "a", Result: v1.StepResultFailed, Error: "running kcm --token " + canary + ": exit status 1", Notes: []string{"https://u:" + canary + "@host"},
 		Handovers: []v1.HandoverRecord{{Note: "password=" + canary}}}
 	if err := j.Save(t.Context(), rec); err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestTheEngineWritesNoMask(t *testing.T) {
 			Kind:      v1.StepEditWorkload,
 			Ref:       ref,
 			Component: component.KCM,
-			Edits:     []v1.Edit{{Op: "setFlag", Name: "oidc-client-secret", Value: "(masked)"}},
+			Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "oidc-client-secret", Value: "(masked)"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestAPlantedChangeOfACommandLineIsNotMade(t *testing.T) {
 	w.deployed(1)
 	ref, id := "Deployment/kube-system/"+component.KCM, "external/"+component.KCM
 	p := w.given(v1.Step{ID: id, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{"deployed"},
-		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
+		Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}})
 	w.afterEveryDeath(p)
 	c := w.deployment().Spec.Template.Spec.Containers[0]
 	live := workload.CommandLine{Command: c.Command, Args: c.Args}

@@ -32,7 +32,7 @@ func TestAPausedRunWaitsBeforeItsNextStep(t *testing.T) {
 	var told []step.Event
 	looks := 0
 	w.more = func() { // each look at the world is a while later
-		if !slices.ContainsFunc(told, func(e step.Event) bool { return e.Kind == "paused" }) {
+		if !slices.ContainsFunc(told, func(e step.Event) bool { return e.Kind == step.EventPaused }) {
 			return
 		}
 		if looks++; looks == 3 {
@@ -44,7 +44,7 @@ func TestAPausedRunWaitsBeforeItsNextStep(t *testing.T) {
 	engine := w.engine(func(o *step.Options) {
 		o.Tell = func(e step.Event) {
 			told = append(told, e)
-			if e.Kind == "done" || e.Kind == "already-done" {
+			if e.Kind == step.EventDone || e.Kind == step.EventAlreadyDone {
 				if e.Step.ID == p.Steps[1].ID {
 					if _, err := pause.Request(t.Context(), w.kube, v1.Pause{Run: w.journal().Doc().Run, By: "ops@bastion", At: noon, Reason: "lunch"}); err != nil {
 						t.Error(err)
@@ -59,9 +59,9 @@ func TestAPausedRunWaitsBeforeItsNextStep(t *testing.T) {
 	var kinds []string
 	for _, e := range told {
 		if e.Step.ID == third {
-			kinds = append(kinds, e.Kind)
+			kinds = append(kinds, string(e.Kind))
 		}
-		if e.Kind == "paused" && e.Message != "paused by ops@bastion at 12:00:00 UTC: lunch; transplant resume lets it go on" {
+		if e.Kind == step.EventPaused && e.Message != "paused by ops@bastion at 12:00:00 UTC: lunch; transplant resume lets it go on" {
 			t.Errorf("told: %s", e.Message)
 		}
 	}
@@ -85,7 +85,7 @@ func TestAPausedRunIsStopped(t *testing.T) {
 	stop := make(chan struct{})
 	err := w.engine(func(o *step.Options) {
 		o.Tell = func(e step.Event) {
-			if e.Kind == "paused" {
+			if e.Kind == step.EventPaused {
 				close(stop)
 			}
 		}

@@ -75,7 +75,7 @@ func TestAHostThatIsNoControlPlaneGetsNoToken(t *testing.T) {
 	var once sync.Once
 	restarted := func(o *step.Options) {
 		o.Tell = func(ev step.Event) {
-			if ev.Kind == "waiting" && strings.Contains(ev.Message, "no API server announces one of its addresses") {
+			if ev.Kind == step.EventWaiting && strings.Contains(ev.Message, "no API server announces one of its addresses") {
 				once.Do(func() { announce("10.0.0.1", "10.0.0.9") })
 			}
 		}

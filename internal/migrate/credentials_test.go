@@ -34,8 +34,8 @@ func credentialStep() v1.Step {
 	s := plainStep("cp-1")
 	s.Edits = append(
 		s.Edits,
-		v1.Edit{Op: "setFlag", Name: kubelet.FlagCredentialConfig, Value: providerConfig},
-		v1.Edit{Op: "setFlag", Name: kubelet.FlagCredentialDir, Value: providerDir},
+		v1.Edit{Op: v1.EditSetFlag, Name: kubelet.FlagCredentialConfig, Value: providerConfig},
+		v1.Edit{Op: v1.EditSetFlag, Name: kubelet.FlagCredentialDir, Value: providerDir},
 	)
 	return s
 }
@@ -99,7 +99,7 @@ func TestAKubeletIsChangedWhenItsImageCredentialProviderHasAnswered(t *testing.T
 				}
 				return
 			}
-			if err != nil || rec.Result != "done" {
+			if err != nil || rec.Result != v1.StepResultDone {
 				t.Fatalf("result %s: %v", rec.Result, err)
 			}
 			if c.note != "" && !slices.Contains(rec.Notes, c.note) {

@@ -28,7 +28,7 @@ func TestAManagerThatDoesNotAnswerYetIsWaitedForBeforeItsAPIServerIsRestarted(t 
 			}
 		}
 		o.Tell = func(e step.Event) {
-			if e.Kind == "waiting" && e.Step.ID == "external/"+component.KAS+"@cp-1" {
+			if e.Kind == step.EventWaiting && e.Step.ID == "external/"+component.KAS+"@cp-1" {
 				waited = e.Message
 				deaf(false)
 			}
@@ -76,7 +76,7 @@ func TestAStepThatWasDoneIsWaitedForAndNotDoneAgainWhileItsHostBoots(t *testing.
 			}
 		}
 		o.Tell = func(e step.Event) {
-			if e.Kind == "waiting" && e.Step.ID == planned {
+			if e.Kind == step.EventWaiting && e.Step.ID == planned {
 				waited = true
 				ready(corev1.ConditionTrue)
 			}

@@ -175,7 +175,7 @@ func TestAnImageOfWhichNobodyKnowsIsNamedBeforeADowntime(t *testing.T) {
 	var said []string
 	if err := w.engine(func(o *step.Options) {
 		o.Tell = func(e step.Event) {
-			if strings.Contains(e.Message, p.Options.Image) && e.Kind == "progress" {
+			if strings.Contains(e.Message, p.Options.Image) && e.Kind == step.EventProgress {
 				said = append(said, e.Message)
 			}
 		}

@@ -249,7 +249,7 @@ func TestADrainedHostThatIsLostStaysUnschedulable(t *testing.T) {
 	if w.node("cp-1").Spec.Unschedulable {
 		t.Error("it stays unschedulable")
 	}
-	if rec := w.engine().env.Journal.Record(p.Steps[0].ID); rec.Result != "undone" {
+	if rec := w.engine().env.Journal.Record(p.Steps[0].ID); rec.Result != v1.StepResultUndone {
 		t.Errorf("the record: %+v", rec)
 	}
 }
@@ -423,7 +423,7 @@ func TestARecordAloneIsNoTry(t *testing.T) {
 			w := newWorld(t, 1)
 			evicted := w.drainable(0)
 			p := w.given(kubeletStep())
-			if planted.ID, planted.Result = p.Steps[0].ID, "started"; planted.Backup != "" {
+			if planted.ID, planted.Result = p.Steps[0].ID, v1.StepResultStarted; planted.Backup != "" {
 				planted.Backup = trust.BackupDir("run-1") + "/" + trust.BackupName(planted.ID)
 			}
 			j, err := w.home.Open(t.Context())

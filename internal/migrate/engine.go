@@ -203,7 +203,7 @@ func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1
 	); err != nil {
 		return err
 	}
-	if rec.Result != "started" {
+	if rec.Result != v1.StepResultStarted {
 		if err := e.retryTransient(
 			ctx,
 			s,
@@ -235,7 +235,7 @@ func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1
 	if err := hostaccess.CheckLock(ctx); err != nil {
 		return err
 	}
-	e.env.Report(s, "started", "")
+	e.env.Report(s, step.EventStarted, "")
 	if err := x.Do(ctx, s, &rec); step.IsInterrupted(err) {
 		return err // its record says that it was begun
 	} else if err != nil {
@@ -247,12 +247,12 @@ func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1
 		return e.failed(ctx, s, rec, err)
 	}
 	now := e.env.Clock.Now().UTC()
-	rec.Ended, rec.Result, rec.Error = &now, "done", ""
+	rec.Ended, rec.Result, rec.Error = &now, v1.StepResultDone, ""
 	if err := e.env.Journal.Save(ctx, rec); err != nil {
 		return err
 	}
 	e.env.Hook("after", s.ID)
-	e.env.Report(s, "done", "")
+	e.env.Report(s, step.EventDone, "")
 	return nil
 }
 
@@ -274,7 +274,7 @@ func beginRecord(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 	rec := v1.StepRecord{
 		ID:           s.ID,
 		Started:      now,
-		Result:       "started",
+		Result:       v1.StepResultStarted,
 		Backup:       was.Backup,
 		BackupSHA256: was.BackupSHA256,
 		BackupMode:   was.BackupMode,
@@ -291,19 +291,19 @@ func beginRecord(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 
 // isUnbegun reports whether a step was never started, or was finished: what the live cluster shows is all there is to
 // it.
-func isUnbegun(rec v1.StepRecord) bool { return rec.Result != "started" }
+func isUnbegun(rec v1.StepRecord) bool { return rec.Result != v1.StepResultStarted }
 
 func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
 	if rec.Result == "" {
 		now := e.env.Clock.Now().UTC()
 		if err := e.env.Journal.Save(
 			ctx,
-			v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: "already-done"},
+			v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: v1.StepResultAlreadyDone},
 		); err != nil {
 			return err
 		}
 	}
-	e.env.Report(s, "already-done", "")
+	e.env.Report(s, step.EventAlreadyDone, "")
 	return nil
 }
 
@@ -315,7 +315,7 @@ func (e *Engine) failed(ctx context.Context, s v1.Step, rec v1.StepRecord, err e
 			err = errors.Join(err, saveErr)
 		}
 	}
-	e.env.Report(s, "failed", err.Error())
+	e.env.Report(s, step.EventFailed, err.Error())
 	return err
 }
 

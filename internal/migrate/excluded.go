@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // skipExcluded writes down that a step is not to be done any longer. What an earlier try of it has done is kept in its
@@ -20,11 +21,11 @@ func (e *Engine) skipExcluded(ctx context.Context, s v1.Step, h v1.HostOut) erro
 		rec = v1.StepRecord{ID: s.ID, Started: now}
 	}
 	why := fmt.Sprintf("host %s was taken out of the migration by %s at %s", h.Name, h.By, h.At.Format(time.RFC3339))
-	rec.Result, rec.Ended = "skipped", &now
+	rec.Result, rec.Ended = v1.StepResultSkipped, &now
 	rec.Notes = append(rec.Notes, why)
 	if err := e.env.Journal.Save(ctx, rec); err != nil {
 		return err
 	}
-	e.env.Report(s, "skipped", why)
+	e.env.Report(s, step.EventSkipped, why)
 	return nil
 }

@@ -136,7 +136,7 @@ func TestAPatchAndItsWayBackSurviveEveryDeath(t *testing.T) {
 			Ref:       "ConfigMap/kube-system/kubeadm-config",
 			Derive:    layout.DeriveKubeadm,
 			Component: component.KCM,
-			Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: "v", Value: "3"}},
+			Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditSetFlag, Name: "v", Value: "3"}},
 		},
 	)
 	if n := w.afterEveryDeath(p); n < 6 {
@@ -327,7 +327,7 @@ func TestADeploymentIsChangedAndPutBackThroughEveryDeath(t *testing.T) {
 	w.deployed(2)
 	ref := "Deployment/kube-system/" + component.KCM
 	p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{"deployed"},
-		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "v"}}})
+		Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "v"}}})
 	w.afterEveryDeath(p)
 	c := w.deployment().Spec.Template.Spec.Containers[0]
 	if have := fmt.Sprint(c.Command, c.Args); have != "[kube-controller-manager --cloud-provider=external] []" {
@@ -354,7 +354,7 @@ func TestScalingToNoneAndBackWithOtherFlags(t *testing.T) {
 		Component: component.KCM,
 		Replicas:  ptr.To[int32](2),
 		Restore:   "stop",
-		Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+		Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 	}
 	p := w.given(stop, start)
 	none := false
@@ -384,7 +384,7 @@ func TestAWorkloadThatSomebodyElseChanged(t *testing.T) {
 			Kind:      v1.StepEditWorkload,
 			Ref:       "Deployment/kube-system/" + component.KCM,
 			Component: component.KCM,
-			Edits:     []v1.Edit{{Op: "setFlag", Name: "a", Value: "b"}},
+			Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "a", Value: "b"}},
 			Requires:  []string{planstep.WorkloadFact("Deployment/kube-system/" + component.KCM)},
 		},
 	)
@@ -462,7 +462,7 @@ func TestAWaitForPeople(t *testing.T) {
 	}})
 	_, err := w.run(p, func(o *step.Options) {
 		o.Tell = func(e step.Event) {
-			if e.Kind == "progress" {
+			if e.Kind == step.EventProgress {
 				lines = append(lines, e.Message)
 			}
 		}
@@ -633,7 +633,7 @@ func kubeletStep() v1.Step {
 		Component: "kubelet",
 		Path:      "/var/lib/kubelet/kubeadm-flags.env",
 		Drain:     true,
-		Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+		Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 	}
 }
 

@@ -80,7 +80,7 @@ func TestATaintIsNotTakenOnTheWordOfARecord(t *testing.T) {
 			taint := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule, TimeAdded: c.added}
 			w.api.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old", UID: uid}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint}}})
 			w.given(v1.Step{ID: "node/old", Phase: "p", Kind: v1.StepInitializeNode, Ref: "Node/old"})
-			w.plant(v1.StepRecord{ID: "node/old", Result: "started", Created: true, Before: c.before})
+			w.plant(v1.StepRecord{ID: "node/old", Result: v1.StepResultStarted, Created: true, Before: c.before})
 			var told []string
 			w.rollBack(func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } })
 			var n corev1.Node

@@ -216,7 +216,7 @@ func TestAJournalIsWrittenAlthoughTheAPIServersHostIsAwayForAWhile(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: "started"}); err != nil || gone.times != 0 {
+	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: v1.StepResultStarted}); err != nil || gone.times != 0 {
 		t.Errorf("error %v, %d times left", err, gone.times)
 	}
 }

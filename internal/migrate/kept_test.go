@@ -232,7 +232,7 @@ func TestWhatEarlierVersionsBeganIsFinishedAndTakenBack(t *testing.T) {
 				t.Errorf("what was written to the journal is of schema %d by %q", now.Schema, now.ToolVersion)
 			}
 			for i, r := range was.Records {
-				if now.Records[i].ID != r.ID || now.Records[i].Backup != r.Backup || r.Result == "done" && r.AfterSHA256 != now.Records[i].AfterSHA256 {
+				if now.Records[i].ID != r.ID || now.Records[i].Backup != r.Backup || r.Result == v1.StepResultDone && r.AfterSHA256 != now.Records[i].AfterSHA256 {
 					t.Errorf("what was recorded is not there any longer: %+v, now %+v", r, now.Records[i])
 				}
 			}
@@ -280,7 +280,7 @@ func TestAVersionFromBeforeThereWereNumbersRefusesWhatThisOneWrites(t *testing.T
 		t.Fatalf("its own journal: %v", err)
 	}
 	j := w.engine(func(o *step.Options) { o.ToolVersion = "v9.1.0" }).env.Journal
-	if err := j.Save(t.Context(), v1.StepRecord{ID: "verify/handed-over", Result: "started", Started: w.clock.Now()}); err != nil {
+	if err := j.Save(t.Context(), v1.StepRecord{ID: "verify/handed-over", Result: v1.StepResultStarted, Started: w.clock.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	w.api.Get(t, path, &cm)

@@ -34,10 +34,10 @@ func spreadStep(host string) v1.Step {
 		Path:      flagsFile,
 		Files:     []string{dropInFile, defaultsFile, configFile},
 		Edits: []v1.Edit{
-			{Op: "setFlag", Name: "cloud-provider", Value: "external"},
-			{Op: "unsetFlag", Name: "cloud-config", Path: defaultsFile},
-			{Op: "setFlag", Name: "feature-gates", Value: "CSIMigration=true,A=true", Path: dropInFile},
-			{Op: "setGate", Name: "CSIMigrationAWS", Value: "true", Path: configFile},
+			{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"},
+			{Op: v1.EditUnsetFlag, Name: "cloud-config", Path: defaultsFile},
+			{Op: v1.EditSetFlag, Name: "feature-gates", Value: "CSIMigration=true,A=true", Path: dropInFile},
+			{Op: v1.EditSetGate, Name: "CSIMigrationAWS", Value: "true", Path: configFile},
 		},
 	}
 }
@@ -79,7 +79,7 @@ func TestAKubeletOfSeveralFilesIsChangedWithOneRestartAndPutBackByteForByte(t *t
 		t.Errorf("%d restarts", w.restarts["kubelet@cp-1"])
 	}
 	rec := w.engine().env.Journal.Record("external/kubelet@cp-1")
-	if rec.Result != "done" || rec.Node != nil || len(rec.Files) != 3 || rec.Flags["cloud-provider"] != "aws" ||
+	if rec.Result != v1.StepResultDone || rec.Node != nil || len(rec.Files) != 3 || rec.Flags["cloud-provider"] != "aws" ||
 		rec.Flags["cloud-config"] != "/etc/kubernetes/cloud.conf" {
 		t.Errorf("the record: %+v", rec)
 	}
@@ -177,7 +177,7 @@ func TestTheFileAloneProvesNothing(t *testing.T) {
 	}
 	if rec := w.engine().env.Journal.Record(
 		"external/kubelet@cp-1",
-	); rec.Result != "done" || w.restarts["kubelet@cp-1"] != 1 ||
+	); rec.Result != v1.StepResultDone || w.restarts["kubelet@cp-1"] != 1 ||
 		w.running("cp-1", "cloud-provider") != "external" {
 		t.Errorf("result %s, %d restarts, running with %s", rec.Result, w.restarts["kubelet@cp-1"], w.running("cp-1", "cloud-provider"))
 	}
@@ -269,7 +269,7 @@ func TestAHostIsTakenBackWhenItsNodeRegresses(t *testing.T) {
 				t.Errorf("it is no failed verification: %v", err)
 			}
 			rec := w.engine().env.Journal.Record("external/kubelet@cp-1")
-			if rec.Result != "undone" || rec.Undo == nil || rec.Undo.Ended == nil || !strings.Contains(rec.Undo.Reason, c.want) {
+			if rec.Result != v1.StepResultUndone || rec.Undo == nil || rec.Undo.Ended == nil || !strings.Contains(rec.Undo.Reason, c.want) {
 				t.Errorf("the record: %+v", rec)
 			}
 			if w.running("cp-1", "cloud-provider") != "aws" || w.restarts["kubelet@cp-2"] != 0 {
@@ -322,7 +322,7 @@ func TestAKubeletThatDoesNotComeBackEvenWithItsOldFlags(t *testing.T) {
 	)
 	w.same(files)
 	rec := w.engine().env.Journal.Record("external/kubelet@cp-1")
-	if rec.Result != "started" || rec.Undo == nil || rec.Undo.Ended != nil {
+	if rec.Result != v1.StepResultStarted || rec.Undo == nil || rec.Undo.Ended != nil {
 		t.Errorf("the record: %+v", rec)
 	}
 	// It is found, and the kubelet starts again: the next run ends the undo first, and says why there was one.
@@ -604,7 +604,7 @@ func TestACloudProviderInAVariableOfAnyNameIsChangedOrRefused(t *testing.T) {
 			w.write("cp-1", env, file, 0o600)
 			w.write("cp-1", "/etc/systemd/system/kubelet.service", "[Service]\nEnvironmentFile="+env+"\nExecStart=/usr/bin/kubelet "+c.start+"\n", 0o644)
 			s := plainStep("cp-1")
-			s.Path, s.Edits = env, []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}}
+			s.Path, s.Edits = env, []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}}
 			e := w.engineFor(t)
 			files, err := kubelet.Kubelet{Env: e.env}.Contents(t.Context(), s)
 			if c.says != "" {

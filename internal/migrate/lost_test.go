@@ -135,7 +135,7 @@ func TestAHostThatIsLostForGoodIsTakenOut(t *testing.T) {
 	}
 	for _, s := range p.Steps {
 		rec := w.engine().env.Journal.Record(s.ID)
-		if s.Host == "cp-3" && rec.Ended == nil || s.Host != "cp-3" && rec.Result == "skipped" {
+		if s.Host == "cp-3" && rec.Ended == nil || s.Host != "cp-3" && rec.Result == v1.StepResultSkipped {
 			t.Errorf("step %s: %+v", s.ID, rec)
 		}
 	}
@@ -315,10 +315,10 @@ func TestAStepWaitsForAHostThatComesBack(t *testing.T) {
 	var said []string
 	err := w.engine(func(o *step.Options) {
 		o.Tell = func(e step.Event) {
-			if e.Kind == "waiting" {
+			if e.Kind == step.EventWaiting {
 				said = append(said, e.Message)
 			}
-			if len(said) == 5 && e.Kind == "waiting" {
+			if len(said) == 5 && e.Kind == step.EventWaiting {
 				if err := os.Rename(aside, filepath.Join(w.dir, "cp-1")); err != nil {
 					t.Error(err)
 				}
@@ -394,7 +394,7 @@ func TestAMinuteWithoutAnAPIServerBetweenTwoSteps(t *testing.T) {
 	engine := w.engine(func(o *step.Options) {
 		began := w.clock.Now()
 		o.Tell = func(e step.Event) {
-			if e.Kind == "waiting" && !strings.HasPrefix(e.Message, "the API server does not answer: ") {
+			if e.Kind == step.EventWaiting && !strings.HasPrefix(e.Message, "the API server does not answer: ") {
 				t.Errorf("said %q", e.Message)
 			}
 		}
@@ -431,7 +431,7 @@ func TestAHostWhoseKubeletTookTheWayWithItIsPutBackByHandAndNotGivenUp(t *testin
 	var said []string
 	_, err = w.run(p, func(o *step.Options) {
 		o.Tell = func(e step.Event) {
-			if e.Kind == "progress" {
+			if e.Kind == step.EventProgress {
 				said = append(said, e.Message)
 			}
 		}

@@ -254,10 +254,10 @@ func TestTheOwnersGroupComesLastWhereverOwnershipWent(t *testing.T) {
 	var order, deferred []string
 	err := w.engine(func(o *step.Options) {
 		o.Tell = func(e step.Event) {
-			if e.Kind == "started" && strings.HasPrefix(e.Step.ID, "leader-migration/") {
+			if e.Kind == step.EventStarted && strings.HasPrefix(e.Step.ID, "leader-migration/") {
 				order = append(order, e.Step.Host)
 			}
-			if e.Kind == "deferred" && e.Step.Phase == planstep.PhaseMigration {
+			if e.Kind == step.EventDeferred && e.Step.Phase == planstep.PhaseMigration {
 				deferred = append(deferred, e.Step.Host)
 			}
 		}

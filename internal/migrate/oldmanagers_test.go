@@ -22,8 +22,8 @@ import (
 // world fails the test when two managers run a loop.
 func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
 	t.Parallel()
-	for _, result := range []string{"already-done", "done"} {
-		t.Run(result, func(t *testing.T) {
+	for _, result := range []v1.StepResult{v1.StepResultAlreadyDone, v1.StepResultDone} {
+		t.Run(string(result), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
 			p, _ := w.begin()
@@ -38,7 +38,7 @@ func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
 				rec := v1.StepRecord{ID: s.ID, Result: result}
 				if _, sum, err := w.engine().env.ReadFile(t.Context(), s.Host, s.Path); err != nil {
 					t.Fatal(err)
-				} else if result == "done" && strings.HasPrefix(s.ID, "external/") { // as if the step had written what is there
+				} else if result == v1.StepResultDone && strings.HasPrefix(s.ID, "external/") { // as if the step had written what is there
 					rec.AfterSHA256 = sum
 				}
 				w.plant(rec)
@@ -50,7 +50,7 @@ func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
 			learned := map[string]bool{}
 			step, err := w.run(p, func(o *step.Options) {
 				o.Tell = func(e step.Event) {
-					if e.Kind == "done" && strings.HasPrefix(e.Step.ID, "leader-migration/") {
+					if e.Kind == step.EventDone && strings.HasPrefix(e.Step.ID, "leader-migration/") {
 						learned[e.Step.Host] = true
 					}
 				}

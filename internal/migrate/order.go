@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // phases splits the steps into runs of one phase.
@@ -34,7 +35,7 @@ func (e *Engine) nextGroup(ctx context.Context, phase []v1.Step) (group, rest []
 		if owns && i < len(groups)-1 && deferrable(groups[i+1:]) {
 			if !e.deferred[g[0].Group] {
 				e.deferred[g[0].Group] = true
-				e.env.Report(g[0], "deferred", why)
+				e.env.Report(g[0], step.EventDeferred, why)
 			}
 			continue
 		}
@@ -73,7 +74,8 @@ func without(groups [][]v1.Step, i int) []v1.Step {
 func (e *Engine) restartsOwner(ctx context.Context, group []v1.Step) (bool, string, error) {
 	for _, s := range group {
 		rec := e.env.Journal.Record(s.ID)
-		if s.Group == "" || len(s.Leases) == 0 || rec.Result != "" && rec.Result != "started" || len(rec.Handovers) > 0 {
+		if s.Group == "" || len(s.Leases) == 0 || rec.Result != "" && rec.Result != v1.StepResultStarted ||
+			len(rec.Handovers) > 0 {
 			continue // finished, or on its way out
 		}
 		managers, err := manager.Ask(ctx, e.env, s.Component)
@@ -86,7 +88,12 @@ func (e *Engine) restartsOwner(ctx context.Context, group []v1.Step) (bool, stri
 			}
 			for _, lease := range s.Leases {
 				if slices.Contains(m.Leads, lease) {
-					return true, fmt.Sprintf("%s on %s holds lease %s: its host comes last", s.Component, s.Host, lease), nil
+					return true, fmt.Sprintf(
+						"%s on %s holds lease %s: its host comes last",
+						s.Component,
+						s.Host,
+						lease,
+					), nil
 				}
 			}
 		}

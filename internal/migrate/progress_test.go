@@ -17,7 +17,7 @@ func TestProgressShowsNoSecret(t *testing.T) {
 	const secret = "hunter2hunter2"
 	var said string
 	p := lock.NewProgress("run", func(doc string) { said = doc })
-	p.Saw(step.Event{Kind: "waiting", Step: v1.Step{ID: "a"}, Time: noon, Message: "its command is kubelet --token=" + secret + " --v=2"})
+	p.Saw(step.Event{Kind: step.EventWaiting, Step: v1.Step{ID: "a"}, Time: noon, Message: "its command is kubelet --token=" + secret + " --v=2"})
 	p.Disrupted("probe of https://ops:" + secret + "@example.com failed")
 	for _, part := range []string{"kubelet --token=", "--v=2", "example.com failed"} {
 		if !strings.Contains(said, part) {
@@ -44,7 +44,7 @@ func TestProgressFitsOntoTheLock(t *testing.T) {
 	const steps = 500
 	for i := range steps {
 		s := v1.Step{ID: fmt.Sprintf("kubelet/ip-10-0-%d-%d.eu-central-1.compute.internal", i/256, i%256)}
-		p.Saw(step.Event{Kind: "waiting", Step: s, Time: noon, Message: strings.Repeat("a pod ends slowly; ", 100)})
+		p.Saw(step.Event{Kind: step.EventWaiting, Step: s, Time: noon, Message: strings.Repeat("a pod ends slowly; ", 100)})
 		if len(said) > 128<<10 {
 			t.Fatalf("%d steps are said in %d bytes", i+1, len(said))
 		}
@@ -54,7 +54,7 @@ func TestProgressFitsOntoTheLock(t *testing.T) {
 		t.Fatalf("not every step is named: %.200s", said)
 	}
 	for _, s := range read.Steps[:steps-20] {
-		p.Saw(step.Event{Kind: "done", Step: v1.Step{ID: s.ID}, Time: noon})
+		p.Saw(step.Event{Kind: step.EventDone, Step: v1.Step{ID: s.ID}, Time: noon})
 	}
 	var last v1.Progress
 	if err := json.Unmarshal([]byte(said), &last); err != nil || len(last.Steps) != 20 || !strings.HasPrefix(last.Steps[0].Waiting, "a pod ends slowly") {

@@ -89,7 +89,7 @@ func TestAManagerInAWorkloadIsLiveUnlessItHasNoPod(t *testing.T) {
 		}
 		doc := v1.Journal{Run: "run-1", Phase: v1.RunApplying, Plan: *p}
 		if c.created {
-			doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}
+			doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: v1.StepResultDone, Created: true}}
 		}
 		err := precondition.ManagersRecorded(t.Context(), step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts}, journal.Of(doc))
 		if errors.As(err, new(*trust.UntrustedError)) != c.refused || err != nil && !c.refused {

@@ -18,7 +18,7 @@ func (e *Engine) waitForRestart(ctx context.Context, s v1.Step, x step.Executor,
 	default:
 		return false, nil
 	}
-	if rec.Result != "done" || rec.AfterSHA256 == "" || rec.AfterSHA256 == step.Absent {
+	if rec.Result != v1.StepResultDone || rec.AfterSHA256 == "" || rec.AfterSHA256 == step.Absent {
 		return false, nil
 	}
 	if _, sum, err := e.env.ReadFile(ctx, s.Host, s.Path); err != nil || sum != rec.AfterSHA256 {

@@ -99,7 +99,7 @@ func TestTheLeaseOfAnEndedPodIsReleased(t *testing.T) {
 			ref := "Deployment/kube-system/" + component.KCM
 			p := w.given(
 				v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{component.KCM},
-					Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}},
+					Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}},
 			)
 			w.expired = 0
 			released := false
@@ -145,7 +145,7 @@ func TestTheLeaseOfAPodThatIsNotSeenIsLeftAlone(t *testing.T) {
 			Ref:       "Deployment/kube-system/" + component.KCM,
 			Component: component.KCM,
 			Leases:    []string{component.KCM},
-			Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+			Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 		},
 	)
 	w.expired = 0

@@ -123,7 +123,7 @@ func TestAPlantedHandoverReleasesNoLeaseOfALivingHolder(t *testing.T) {
 				v1.StepRecord{
 					ID:           s.ID,
 					Started:      w.clock.Now(),
-					Result:       "started",
+					Result:       v1.StepResultStarted,
 					AfterSHA256:  step.Absent,
 					Backup:       own.Backup,
 					BackupSHA256: own.BackupSHA256,
@@ -189,7 +189,7 @@ func TestAStepWhoseManifestIsThereBindsItsOwnerAgain(t *testing.T) {
 			}
 			sum := strings.Repeat("ab", 32)
 			kept := hostaccess.SHA256([]byte(w.read("cp-1", kcmManifest)))
-			w.plant(v1.StepRecord{ID: id, Started: w.clock.Now(), Result: "started", AfterSHA256: sum, BackupSHA256: kept, Handovers: handovers(w)})
+			w.plant(v1.StepRecord{ID: id, Started: w.clock.Now(), Result: v1.StepResultStarted, AfterSHA256: sum, BackupSHA256: kept, Handovers: handovers(w)})
 			w.past(p, id)
 			rec := w.engine().env.Journal.Record(id)
 			if len(rec.Handovers) != 1 || rec.Handovers[0].PID == 4711 || rec.Handovers[0].Released == nil || w.expired > 0 {
@@ -221,7 +221,7 @@ func TestAManagerThatLeadsIsMovedWhateverItsRecordSays(t *testing.T) {
 		v1.StepRecord{
 			ID:           trust.MovingID(first, component.KCM),
 			Started:      now,
-			Result:       "started",
+			Result:       v1.StepResultStarted,
 			Path:         kcmManifest,
 			BackupSHA256: sum,
 			AfterSHA256:  sum,
@@ -258,7 +258,7 @@ func TestAPlantedMoveTouchesTheManagersOwnFileOnly(t *testing.T) {
 			}
 			w.write(first.Host, "/etc/cron.d/x", "* * * * * root true\n", 0o644)
 			before := w.read(first.Host, manifests+"kube-apiserver.yaml")
-			w.plant(v1.StepRecord{ID: trust.MovingID(first, component.KCM), Started: w.clock.Now(), Result: "started", Path: at})
+			w.plant(v1.StepRecord{ID: trust.MovingID(first, component.KCM), Started: w.clock.Now(), Result: v1.StepResultStarted, Path: at})
 			doc := w.engine().env.Journal.Doc()
 			if err := trust.CheckJournal(doc, w.snapshot()); !trust.IsUntrusted(err) {
 				t.Errorf("the journal is not refused: %v", err)
@@ -304,7 +304,7 @@ func TestHandoversOfAJournalAreThoseOfItsSteps(t *testing.T) {
 		"of a move of another component":    {"no manager that hands over", func(r *v1.StepRecord) { r.ID = "external/" + component.KAS + "@cp-1/moving-kube-scheduler" }},
 	} {
 		doc := j.Doc()
-		r := v1.StepRecord{ID: id, Result: "started", Handovers: []v1.HandoverRecord{was}}
+		r := v1.StepRecord{ID: id, Result: v1.StepResultStarted, Handovers: []v1.HandoverRecord{was}}
 		c.plant(&r)
 		doc.Records = append(doc.Records, r)
 		if err := trust.CheckJournal(doc, live); c.says == "" && err != nil || c.says != "" && (!trust.IsUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
@@ -427,7 +427,9 @@ func TestALeaseThatALostHostLeftBehindRunsOut(t *testing.T) {
 	w := newWorld(t, 3)
 	p, _ := w.begin()
 	var told []string
-	e := w.engine(func(o *step.Options) { o.Tell = func(ev step.Event) { told = append(told, ev.Kind+": "+ev.Message) } })
+	e := w.engine(func(o *step.Options) {
+		o.Tell = func(ev step.Event) { told = append(told, string(ev.Kind)+": "+ev.Message) }
+	})
 	e.env.Plan = p
 	owner, _, _ := strings.Cut(w.holder(component.KCM), "_")
 	w.mu.Lock()

@@ -245,7 +245,7 @@ func TestAFileInTheWayOfADirectory(t *testing.T) {
 	}
 	// The record of the failed step lets the next run go on.
 	rec := w.engine().env.Journal.Record(step)
-	if rec.Result != "" && (rec.Result != "started" || rec.Error == "") {
+	if rec.Result != "" && (rec.Result != v1.StepResultStarted || rec.Error == "") {
 		t.Errorf("record %+v", rec)
 	}
 	w.remove("cp-2", layout.Dir)
@@ -312,7 +312,7 @@ func TestAnInterruptionEndsBetweenTwoSteps(t *testing.T) {
 			}
 		}
 		o.Tell = func(e step.Event) {
-			if e.Kind == "done" {
+			if e.Kind == step.EventDone {
 				done = append(done, e.Step.ID)
 			}
 		}
@@ -320,7 +320,7 @@ func TestAnInterruptionEndsBetweenTwoSteps(t *testing.T) {
 	if !errors.Is(err, step.ErrInterrupted) {
 		t.Fatalf("error: %v", err)
 	}
-	if len(done) != 3 || w.engine().env.Journal.Record(p.Steps[2].ID).Result != "done" || w.engine().env.Journal.Record(p.Steps[3].ID).Result != "" {
+	if len(done) != 3 || w.engine().env.Journal.Record(p.Steps[2].ID).Result != v1.StepResultDone || w.engine().env.Journal.Record(p.Steps[3].ID).Result != "" {
 		t.Errorf("the current step is finished and the next not begun; done: %v", done)
 	}
 }
@@ -384,7 +384,7 @@ func TestAStepWhoseEffectDoesNotShow(t *testing.T) {
 	const why = "mirror pod kube-system/kube-controller-manager-node-cp-2: as before the change: the kubelet of node node-cp-2 has not taken the new manifest"
 	says(t, err, "verifying, for 2m0s: "+why)
 	rec := w.engine().env.Journal.Record(planned)
-	if rec.Result != "started" || !strings.Contains(rec.Error, why) || rec.BackupSHA256 == "" {
+	if rec.Result != v1.StepResultStarted || !strings.Contains(rec.Error, why) || rec.BackupSHA256 == "" {
 		t.Errorf("record %+v", rec)
 	}
 	delete(w.stuck, component.KCM+"@cp-2")
@@ -463,7 +463,7 @@ func TestARestartOfTheAPIServerUnderANewOwner(t *testing.T) {
 			}
 		}
 		o.Tell = func(e step.Event) {
-			if e.Kind == "progress" {
+			if e.Kind == step.EventProgress {
 				progress = append(progress, e.Message)
 			}
 		}

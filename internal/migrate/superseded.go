@@ -76,7 +76,7 @@ func (e *Engine) manifestHasChange(ctx context.Context, s v1.Step, rec v1.StepRe
 		return false, err
 	}
 	if sum == step.Absent { // an owner is stopped before its manifest is changed
-		return s.Kind == v1.StepRemoveManifest || rec.Result == "started", nil
+		return s.Kind == v1.StepRemoveManifest || rec.Result == v1.StepResultStarted, nil
 	}
 	switch {
 	case s.Kind == v1.StepRemoveManifest:

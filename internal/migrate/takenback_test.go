@@ -254,7 +254,7 @@ func TestARollbackOverwritesNothingOfSomebodyElse(t *testing.T) {
 		w.deployed(1)
 		p := w.given(v1.Step{
 			ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM,
-			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+			Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 		})
 		if _, err := w.run(p); err != nil {
 			t.Fatal(err)
@@ -288,7 +288,7 @@ func TestAPauseWaitsForTheEndOfADowntime(t *testing.T) {
 			switch {
 			case strings.Contains(e.Message, "the middle of the downtime"):
 				said = append(said, e.Message)
-			case e.Kind == "paused":
+			case e.Kind == step.EventPaused:
 				if w.owners()["service"] == nil {
 					t.Errorf("paused before %s, when no manager runs the loops: %v", e.Step.ID, w.owners())
 				}

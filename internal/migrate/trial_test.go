@@ -56,7 +56,7 @@ func triedWorld(t *testing.T, status corev1.PodStatus) (*world, *v1.Plan, *[]cor
 			Ref:       "Deployment/kube-system/" + component.KCM,
 			Component: component.KCM,
 			Leases:    []string{"deployed"},
-			Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+			Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 		},
 		v1.Step{
 			ID:        "create/" + component.CCM,

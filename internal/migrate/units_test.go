@@ -176,7 +176,7 @@ func TestAUnitIsReloadedBeforeItIsRestarted(t *testing.T) {
 			Component: component.KCM,
 			Unit:      component.KCM + ".service",
 			Path:      "/etc/default/" + component.KCM,
-			Edits:     []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}},
+			Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "v", Value: "4"}},
 		},
 	)
 	if _, err := w.run(p); err != nil {
@@ -206,7 +206,7 @@ func TestANewFlagGoesIntoTheFileOfTheStep(t *testing.T) {
 			Component: component.KCM,
 			Unit:      component.KCM + ".service",
 			Path:      dropIn,
-			Edits:     []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}},
+			Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "v", Value: "4"}},
 		},
 	)
 	if _, err := w.run(p); err != nil {
@@ -253,7 +253,7 @@ func TestAFlagThatMovedToAnotherFileIsNotWrittenTwice(t *testing.T) {
 			Component: component.KCM,
 			Unit:      component.KCM + ".service",
 			Path:      unitDir + component.KCM + ".service",
-			Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+			Edits:     []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 		},
 	)
 	_, err := w.run(p)

@@ -42,7 +42,7 @@ func (e *Engine) waitForHost(ctx context.Context, s v1.Step) error {
 			}
 			if how := kubelet.RepairByHand(s, e.env.Journal.Record(s.ID)); how != "" && !told {
 				told = true
-				e.env.Report(s, "progress", how)
+				e.env.Report(s, step.EventProgress, how)
 			}
 			return false, nil
 		},

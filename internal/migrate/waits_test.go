@@ -76,7 +76,7 @@ func (w *waits) run(change ...func(*step.Options)) error {
 	w.t.Helper()
 	return w.engine(append(change, func(o *step.Options) {
 		o.Tell = func(e step.Event) {
-			if e.Kind == "waiting" && e.Step.ID == w.step {
+			if e.Kind == step.EventWaiting && e.Step.ID == w.step {
 				w.told = append(w.told, e.Message)
 			}
 		}
@@ -229,7 +229,7 @@ func TestAnOnlookerSeesForHowLongOneCauseLasts(t *testing.T) {
 	for i, said := range []string{
 		"no process of x runs", "pod x: CrashLoopBackOff of image y, 1 restart", "pod x: CrashLoopBackOff of image y, 2 restarts", "pod x: CrashLoopBackOff of image y, 3 restarts",
 	} {
-		p.Saw(step.Event{Kind: "waiting", Step: v1.Step{ID: "a"}, Time: noon.Add(time.Duration(i) * time.Minute), Message: said})
+		p.Saw(step.Event{Kind: step.EventWaiting, Step: v1.Step{ID: "a"}, Time: noon.Add(time.Duration(i) * time.Minute), Message: said})
 	}
 	read := lock.ReadProgress(last)
 	if s := read.Steps[0]; !s.WaitingSince.Equal(noon.Add(time.Minute)) || !strings.HasSuffix(s.Waiting, "3 restarts") {

@@ -10,7 +10,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/allowed"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
-	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // TestAListIsPutBackItemByItem: the plan changes the flag, and of its items those of the in-tree provider alone.
@@ -22,16 +21,16 @@ func TestAListIsPutBackItemByItem(t *testing.T) {
 	const now = "    - --cloud-provider=external\n    - --feature-gates=A=true\n    - --controllers=*,-route\n"
 	s := v1.Step{ID: "external/x", Kind: v1.StepEditManifest, Host: "cp-1", Component: component.KCM, Path: "/etc/kubernetes/manifests/kcm.yaml", Edits: []v1.Edit{
 		{
-			Op:    "setFlag",
+			Op:    v1.EditSetFlag,
 			Name:  "cloud-provider",
 			Value: "external",
 		},
-		{Op: "unsetFlag", Name: flagvalue.FlagFeatureGates},
-		{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,-route"},
+		{Op: v1.EditUnsetFlag, Name: flagvalue.FlagFeatureGates},
+		{Op: v1.EditSetFlag, Name: flagvalue.FlagControllers, Value: "*,-route"},
 	}}
 	back := v1.Step{ID: "undo/external/x", Kind: v1.StepRestoreManifest, Host: s.Host, Component: component.KCM, Path: s.Path, Restore: s.ID}
 	upgrade := s
-	upgrade.Edits = append(upgrade.Edits, v1.Edit{Op: planstep.OpSetImage, Name: component.KCM, Value: "v1.27.4"})
+	upgrade.Edits = append(upgrade.Edits, v1.Edit{Op: v1.EditSetImage, Name: component.KCM, Value: "v1.27.4"})
 	for _, c := range []struct {
 		name, image, flags, says string
 		of                       v1.Step

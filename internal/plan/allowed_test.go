@@ -450,26 +450,26 @@ var attacks = []attack{
 	}, true},
 	{"the API server allows everything", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/"+component.KAS)
-		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "authorization-mode", Value: "AlwaysAllow"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditSetFlag, Name: "authorization-mode", Value: "AlwaysAllow"})
 	}, false},
 	{"the API server asks nobody who it is", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/"+component.KAS)
-		s.Edits = append(s.Edits, v1.Edit{Op: "unsetFlag", Name: "authorization-mode"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "authorization-mode"})
 	}, false},
 	{"another file is mounted", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "leader-migration/"+component.KCM)
-		s.Edits = append(s.Edits, v1.Edit{Op: "addHostPath", Name: "x", Value: "/etc/shadow", PathType: "File"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditAddHostPath, Name: "x", Value: "/etc/shadow", PathType: "File"})
 	}, false},
 	{"a kubelet takes pods from elsewhere", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/kubelet")
-		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "pod-manifest-path", Value: "/tmp"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditSetFlag, Name: "pod-manifest-path", Value: "/tmp"})
 	}, false},
 	{"a kubelet runs another binary", "azure-1.28", "rule P-45", func(t *testing.T, p *v1.Plan) {
 		set(t, find(t, p, "external/kubelet"), flagvalue.FlagCredentialDir, "/tmp")
 	}, false},
 	{"a component gets another image", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/"+component.KCM)
-		s.Edits = append(s.Edits, v1.Edit{Op: planstep.OpSetImage, Name: component.KCM, Value: "v1.0.0-evil"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditSetImage, Name: component.KCM, Value: "v1.0.0-evil"})
 	}, false},
 	{
 		"a Deployment of the seed sees its node",
@@ -570,7 +570,7 @@ func eachStepAllowed(t *testing.T, name string, p *v1.Plan, s *v1.Snapshot) {
 	t.Helper()
 	j := &v1.Journal{Plan: *p}
 	for _, step := range p.Steps {
-		j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Result: "done"})
+		j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Result: v1.StepResultDone})
 	}
 	both := []*v1.Plan{p}
 	if p.Options.Part != v1.PartFinish {

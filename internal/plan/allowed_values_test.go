@@ -36,7 +36,7 @@ func with(prefix, flag, item string) func(t *testing.T, p *v1.Plan) {
 		t.Helper()
 		s := find(t, p, prefix)
 		was, _ := planstep.LastEdit(*s, flag)
-		edited(prefix, v1.Edit{Op: "setFlag", Name: flag, Value: strings.TrimPrefix(was.Value+","+item, ",")})(t, p)
+		edited(prefix, v1.Edit{Op: v1.EditSetFlag, Name: flag, Value: strings.TrimPrefix(was.Value+","+item, ",")})(t, p)
 	}
 }
 
@@ -50,19 +50,19 @@ var valueAttacks = []struct {
 		"NodeRestriction is left out",
 		"lab",
 		"external/" + component.KAS,
-		edited("external/"+component.KAS, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagEnablePlugins}),
+		edited("external/"+component.KAS, v1.Edit{Op: v1.EditUnsetFlag, Name: flagvalue.FlagEnablePlugins}),
 	},
 	{
 		"another plugin takes its place",
 		"lab",
 		"external/" + component.KAS,
-		edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "AlwaysAdmit"}),
+		edited("external/"+component.KAS, v1.Edit{Op: v1.EditSetFlag, Name: flagvalue.FlagEnablePlugins, Value: "AlwaysAdmit"}),
 	},
 	{
 		"a plugin comes next to it",
 		"lab",
 		"external/" + component.KAS,
-		edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "NodeRestriction,AlwaysAdmit"}),
+		edited("external/"+component.KAS, v1.Edit{Op: v1.EditSetFlag, Name: flagvalue.FlagEnablePlugins, Value: "NodeRestriction,AlwaysAdmit"}),
 	},
 	{"every alpha gate of the API server", "lab", "external/" + component.KAS, with("external/"+component.KAS, flagvalue.FlagFeatureGates, "AllAlpha=true")},
 	{
@@ -88,58 +88,58 @@ var valueAttacks = []struct {
 		"a controller is switched off",
 		"lab",
 		"external/" + component.KCM,
-		edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,-podgc"}),
+		edited("external/"+component.KCM, v1.Edit{Op: v1.EditSetFlag, Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,-podgc"}),
 	},
 	{
 		"every other controller ends",
 		"lab",
 		"external/" + component.KCM,
-		edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "bootstrapsigner,tokencleaner"}),
+		edited("external/"+component.KCM, v1.Edit{Op: v1.EditSetFlag, Name: flagvalue.FlagControllers, Value: "bootstrapsigner,tokencleaner"}),
 	},
 	{
 		"a controller begins",
 		"lab",
 		"external/" + component.KCM,
-		edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,ttl-after-finished"}),
+		edited("external/"+component.KCM, v1.Edit{Op: v1.EditSetFlag, Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,ttl-after-finished"}),
 	},
 	{"a gate of kubeadm's API server", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
 		s := *find(t, p, "external/"+component.KAS)
 		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", layout.KubeadmConfigRef, layout.DeriveKubeadm
-		s.Edits = []v1.Edit{{Op: "setFlag", Name: flagvalue.FlagFeatureGates, Value: "AllAlpha=true"}}
+		s.Edits = []v1.Edit{{Op: v1.EditSetFlag, Name: flagvalue.FlagFeatureGates, Value: "AllAlpha=true"}}
 		p.Steps = append(p.Steps, s)
 	}},
 	{"a target version of long ago knows no authorization", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
 		p.Options.TargetVersion = "v1.2.3"
-		edited("external/"+component.KAS, v1.Edit{Op: "unsetFlag", Name: "authorization-mode"})(t, p)
+		edited("external/"+component.KAS, v1.Edit{Op: v1.EditUnsetFlag, Name: "authorization-mode"})(t, p)
 	}},
 	{"a target version of long ago knows no gates", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
 		p.Options.TargetVersion = "v1.2.3"
 		with("external/"+component.KAS, flagvalue.FlagFeatureGates, "AllAlpha=true")(t, p)
 	}},
-	{"another name of a kubelet", "lab", "external/kubelet", edited("external/kubelet", v1.Edit{Op: "setFlag", Name: flagvalue.FlagHostname, Value: "other"})},
+	{"another name of a kubelet", "lab", "external/kubelet", edited("external/kubelet", v1.Edit{Op: v1.EditSetFlag, Name: flagvalue.FlagHostname, Value: "other"})},
 	{
 		"an election that takes a year",
 		"lab",
 		"leader-migration/" + component.KCM,
-		edited("leader-migration/"+component.KCM, v1.Edit{Op: "setFlag", Name: "leader-elect-retry-period", Value: "8760h"}),
+		edited("leader-migration/"+component.KCM, v1.Edit{Op: v1.EditSetFlag, Name: "leader-elect-retry-period", Value: "8760h"}),
 	},
-	{"no pod CIDRs", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: "allocate-node-cidrs", Value: "false"})},
+	{"no pod CIDRs", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: v1.EditSetFlag, Name: "allocate-node-cidrs", Value: "false"})},
 	{
 		"the API server loses its audit policy",
 		"lab",
 		"external/" + component.KAS,
-		edited("external/"+component.KAS, v1.Edit{Op: "removeHostPath", Name: "audit", Value: "/etc/kubernetes/audit"}),
+		edited("external/"+component.KAS, v1.Edit{Op: v1.EditRemoveHostPath, Name: "audit", Value: "/etc/kubernetes/audit"}),
 	},
 	{
 		"the manager loses its flexvolumes",
 		"lab",
 		"external/" + component.KCM,
-		edited("external/"+component.KCM, v1.Edit{Op: "removeHostPath", Name: "flexvolume-dir", Value: "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"}),
+		edited("external/"+component.KCM, v1.Edit{Op: v1.EditRemoveHostPath, Name: "flexvolume-dir", Value: "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"}),
 	},
 	{"kubeadm mounts no audit policy", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
 		s := *find(t, p, "external/"+component.KAS)
 		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", layout.KubeadmConfigRef, layout.DeriveKubeadm
-		s.Edits = []v1.Edit{{Op: "removeHostPath", Name: "etcd", Value: "/etc/kubernetes/pki/etcd"}}
+		s.Edits = []v1.Edit{{Op: v1.EditRemoveHostPath, Name: "etcd", Value: "/etc/kubernetes/pki/etcd"}}
 		p.Steps = append(p.Steps, s)
 	}},
 }
@@ -196,18 +196,18 @@ func TestAListIsComparedRightBeforeItIsWritten(t *testing.T) {
 		{"node IPAM ends, which stays", component.KCM, flagvalue.FlagControllers, "*,x", "*,x,-nodeipam", p, false},
 		{"another loop ends", component.KCM, flagvalue.FlagControllers, "*", "*,-service,-podgc", p, false},
 	} {
-		s := v1.Step{ID: "x", Kind: v1.StepEditManifest, Host: "cp-1", Component: c.component, Edits: []v1.Edit{{Op: "setFlag", Name: c.flag, Value: c.then}}}
+		s := v1.Step{ID: "x", Kind: v1.StepEditManifest, Host: "cp-1", Component: c.component, Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: c.flag, Value: c.then}}}
 		if c.then == "" {
-			s.Edits[0].Op = "unsetFlag"
+			s.Edits[0].Op = v1.EditUnsetFlag
 		}
 		if c.plan == &up {
-			s.Edits = append(s.Edits, v1.Edit{Op: planstep.OpSetImage, Name: c.component, Value: "v1.27.4"})
+			s.Edits = append(s.Edits, v1.Edit{Op: v1.EditSetImage, Name: c.component, Value: "v1.27.4"})
 		}
 		if err := allowed.CheckCommand(c.plan, s, []string{c.component, "--" + c.flag + "=" + c.now}); (err == nil) != c.holds {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	s := v1.Step{ID: "x", Host: "cp-1", Component: component.KAS, Edits: []v1.Edit{{Op: "setFlag", Name: flagvalue.FlagFeatureGates, Value: "B=true"}}}
+	s := v1.Step{ID: "x", Host: "cp-1", Component: component.KAS, Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: flagvalue.FlagFeatureGates, Value: "B=true"}}}
 	if err := allowed.CheckCommand(p, s, []string{component.KAS, "--feature-gates=A=true", "--feature-gates=B=true"}); err == nil {
 		t.Error("a gate of the first of two --feature-gates is lost")
 	}
@@ -313,9 +313,9 @@ func carryOut(s *v1.Snapshot, step v1.Step) {
 		out := flagvalue.MergeFlags(nil, *of)
 		for _, e := range step.Edits {
 			switch e.Op {
-			case "setFlag":
+			case v1.EditSetFlag:
 				out[e.Name] = e.Value
-			case "unsetFlag":
+			case v1.EditUnsetFlag:
 				delete(out, e.Name)
 			}
 		}
@@ -331,7 +331,7 @@ func carryOut(s *v1.Snapshot, step v1.Step) {
 			c.Command = append(c.Command, "--"+name+"="+c.Flags[name])
 		}
 		for _, e := range step.Edits {
-			if e.Op == planstep.OpSetImage {
+			if e.Op == v1.EditSetImage {
 				c.Image, _ = controlplane.Retag(c.Image, e.Value)
 			}
 		}

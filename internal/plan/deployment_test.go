@@ -148,7 +148,7 @@ func TestTheCloudConfigOfADeploymentIsDerivedIntoASecret(t *testing.T) {
 		t.Errorf("it promises no gap:\n%s", effects)
 	}
 	external := find(t, p, "external/"+component.KCM+"@Deployment/kube-system/"+component.KCM)
-	if !slices.ContainsFunc(external.Edits, func(e v1.Edit) bool { return e.Op == "unsetFlag" && e.Name == "cloud-config" }) {
+	if !slices.ContainsFunc(external.Edits, func(e v1.Edit) bool { return e.Op == v1.EditUnsetFlag && e.Name == "cloud-config" }) {
 		t.Errorf("an external manager keeps the flag: %+v", external.Edits)
 	}
 	back := rolledBackFrom(t, p, snap)

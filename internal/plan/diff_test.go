@@ -33,7 +33,7 @@ func TestSecretsAreMaskedInDifferences(t *testing.T) {
 	p := &v1.Plan{Cluster: v1.Cluster{Provider: "openstack"}, Steps: []v1.Step{
 		{ID: "derive", Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMCloudConf, Derive: layout.DeriveCloudConfig, Source: "/etc/kubernetes/cloud.conf"},
 		{ID: "kubeconfig", Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMKubeconfig, Derive: layout.DeriveKubeconfig, Source: layout.KCMKubeconfig},
-		{ID: "edit", Kind: v1.StepEditManifest, Host: "cp-1", Path: "/m.yaml", Component: component.KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "2"}}},
+		{ID: "edit", Kind: v1.StepEditManifest, Host: "cp-1", Path: "/m.yaml", Component: component.KCM, Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "v", Value: "2"}}},
 	}}
 	all, err := diff.Differences(p, &v1.Snapshot{}, func(string) systemdunit.Files { return host })
 	if err != nil {

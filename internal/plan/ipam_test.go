@@ -80,7 +80,7 @@ func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 	p = mustMake(t, cloud, v1.Options{})
 	s := find(t, p, "external/"+component.KCM)
 	if !planstep.SetsFlag(*s, "controllers", "*,-nodeipam") && !planstep.SetsFlag(*s, "controllers", "*,-node-ipam-controller") ||
-		!slices.Contains(s.Edits, v1.Edit{Op: "unsetFlag", Name: "cidr-allocator-type"}) {
+		!slices.Contains(s.Edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "cidr-allocator-type"}) {
 		t.Errorf("an external manager would ask a cloud that it has not: %v", s.Edits)
 	}
 }

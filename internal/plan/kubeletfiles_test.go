@@ -23,7 +23,7 @@ const defaults = "/etc/default/kubelet"
 func briefEdits(s v1.Step) string {
 	var out []string
 	for _, e := range s.Edits {
-		text := e.Op + " " + e.Name + " " + e.Value
+		text := string(e.Op) + " " + e.Name + " " + e.Value
 		if e.Path != "" {
 			text += " in " + e.Path
 		}

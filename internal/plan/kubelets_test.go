@@ -59,11 +59,11 @@ func TestAKubeletKeepsTheNameThatItsCloudGaveIt(t *testing.T) {
 func TestTheCommandsForAKubeletPutNewFlagsWhereOthersStand(t *testing.T) {
 	step := v1.Step{Host: "h", Path: "/etc/systemd/system/kubelet.service.d/10-cloud.conf", Edits: []v1.Edit{
 		{
-			Op:   "unsetFlag",
+			Op:   v1.EditUnsetFlag,
 			Name: "cloud-config",
 		},
-		{Op: "setFlag", Name: "cloud-provider", Value: "external"},
-		{Op: "setFlag", Name: flagvalue.FlagHostname, Value: "h.internal"},
+		{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"},
+		{Op: v1.EditSetFlag, Name: flagvalue.FlagHostname, Value: "h.internal"},
 	}}
 	script := manual.KubeletCommands(step, "h.internal", map[string]string{"cloud-provider": "aws", "cloud-config": "/a"})
 	if want := "sudo systemctl daemon-reload && sudo systemctl restart kubelet'"; !strings.HasSuffix(script[0], want) {

@@ -54,7 +54,7 @@ func TestFeatureGatesAreMerged(t *testing.T) {
 		edits := flagvalue.EditGates(c.current, c.comp, c.minor, c.changes)
 		have := "same"
 		switch {
-		case len(edits) == 1 && edits[0].Op == "unsetFlag":
+		case len(edits) == 1 && edits[0].Op == v1.EditUnsetFlag:
 			have = "unset"
 		case len(edits) == 1:
 			have = edits[0].Value
@@ -436,9 +436,9 @@ func TestTheCommandsOfAStepDoWhatItDoes(t *testing.T) {
 		want := m.Flags()
 		for _, e := range step.Edits {
 			switch e.Op {
-			case "setFlag":
+			case v1.EditSetFlag:
 				want[e.Name] = e.Value
-			case "unsetFlag":
+			case v1.EditUnsetFlag:
 				delete(want, e.Name)
 			}
 		}

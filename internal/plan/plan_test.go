@@ -199,9 +199,9 @@ func TestTheNewManagerGetsWhatTheOldOneHad(t *testing.T) {
 		}
 	}
 	want := []v1.Edit{
-		{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}, {Op: "unsetFlag", Name: "enable-leader-migration"},
-		{Op: "unsetFlag", Name: "leader-migration-config"}, {Op: "setFlag", Name: "leader-elect-retry-period", Value: "3s"},
-		{Op: "unsetFlag", Name: "leader-elect-renew-deadline"}, {Op: "removeHostPath", Name: "transplant-leader-migration", Value: layout.KCMMigration},
+		{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}, {Op: v1.EditUnsetFlag, Name: "enable-leader-migration"},
+		{Op: v1.EditUnsetFlag, Name: "leader-migration-config"}, {Op: v1.EditSetFlag, Name: "leader-elect-retry-period", Value: "3s"},
+		{Op: v1.EditUnsetFlag, Name: "leader-elect-renew-deadline"}, {Op: v1.EditRemoveHostPath, Name: "transplant-leader-migration", Value: layout.KCMMigration},
 	}
 	if diff := cmp.Diff(want, p.Steps[at["external/"+component.KCM+"@cp-1"]].Edits); diff != "" {
 		t.Errorf("an election period that was there comes back, one that was not goes (-want +have):\n%s", diff)
@@ -238,7 +238,7 @@ func TestPartsThatAreExternalAlreadyAreLeftAlone(t *testing.T) {
 		t.Errorf("API servers (-want +have):\n%s", diff)
 	}
 	edits := p.Steps[positions(p)["external/"+component.KAS+"@cp-2"]].Edits
-	if len(edits) != 2 || edits[1] != (v1.Edit{Op: "unsetFlag", Name: "cloud-config"}) {
+	if len(edits) != 2 || edits[1] != (v1.Edit{Op: v1.EditUnsetFlag, Name: "cloud-config"}) {
 		t.Errorf("the API server keeps a cloud config that nothing reads: %v", edits)
 	}
 }

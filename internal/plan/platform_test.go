@@ -47,7 +47,7 @@ func TestAControlPlaneOfUnitsIsChangedWhereItsFlagsStand(t *testing.T) {
 	}
 	for _, s := range p.Steps {
 		for _, e := range s.Edits {
-			if s.Kind == v1.StepEditUnit && strings.HasSuffix(e.Op, "HostPath") {
+			if s.Kind == v1.StepEditUnit && strings.HasSuffix(string(e.Op), "HostPath") {
 				t.Errorf("step %s mounts a file into a unit", s.ID)
 			}
 		}
@@ -108,7 +108,7 @@ func rolledBackFrom(t *testing.T, p *v1.Plan, s *v1.Snapshot) *v1.Plan {
 	t.Helper()
 	j := &v1.Journal{TypeMeta: v1.Type(v1.KindJournal), Run: "r", Started: now, Plan: *p}
 	for _, step := range p.Steps {
-		j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Result: "done"})
+		j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Result: v1.StepResultDone})
 	}
 	back, err := rollback.Make(j, s, now)
 	if err != nil {
@@ -464,7 +464,7 @@ func TestARollbackFromEveryStepOfEveryCluster(t *testing.T) {
 		for n := range len(p.Steps) + 1 {
 			j := &v1.Journal{TypeMeta: v1.Type(v1.KindJournal), Run: "r", Started: now, Plan: *p}
 			for _, s := range p.Steps[:n] {
-				j.Records = append(j.Records, v1.StepRecord{ID: s.ID, Result: "started"})
+				j.Records = append(j.Records, v1.StepRecord{ID: s.ID, Result: v1.StepResultStarted})
 			}
 			back, err := rollback.Make(j, c.snap(), now)
 			if err != nil {

@@ -186,9 +186,9 @@ func endState(t *testing.T, seed int64, s *v1.Snapshot, p *v1.Plan) {
 				}
 				for _, e := range step.Edits {
 					switch e.Op {
-					case "setFlag":
+					case v1.EditSetFlag:
 						out[e.Name] = e.Value
-					case "unsetFlag":
+					case v1.EditUnsetFlag:
 						delete(out, e.Name)
 					}
 				}

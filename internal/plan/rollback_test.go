@@ -19,9 +19,9 @@ func begun(t *testing.T, n int) *v1.Journal {
 	t.Helper()
 	j := &v1.Journal{TypeMeta: v1.Type(v1.KindJournal), Run: "20261121-120000", Started: now, Plan: *mustMake(t, lab(t), labOptions())}
 	for i, s := range j.Plan.Steps[:n] {
-		rec := v1.StepRecord{ID: s.ID, Started: now.Add(time.Duration(i) * time.Second), Result: "done"}
+		rec := v1.StepRecord{ID: s.ID, Started: now.Add(time.Duration(i) * time.Second), Result: v1.StepResultDone}
 		if i == n-1 {
-			rec.Result = "started"
+			rec.Result = v1.StepResultStarted
 		}
 		j.Records = append(j.Records, rec)
 	}

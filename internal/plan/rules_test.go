@@ -53,7 +53,7 @@ func set(t *testing.T, s *v1.Step, flag, value string) {
 	t.Helper()
 	for i := range s.Edits {
 		if s.Edits[i].Name == flag {
-			s.Edits[i].Op, s.Edits[i].Value = "setFlag", value
+			s.Edits[i].Op, s.Edits[i].Value = v1.EditSetFlag, value
 			return
 		}
 	}
@@ -122,7 +122,7 @@ var broken = []struct {
 	}},
 	{"P-08", "the plugin loses its config", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/"+component.KCM+"@cp-1")
-		s.Edits = append(s.Edits, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagCloudConfig})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditUnsetFlag, Name: flagvalue.FlagCloudConfig})
 	}},
 	{
 		"P-09",
@@ -187,7 +187,7 @@ var broken = []struct {
 	{"P-20", "a mask in a manager's manifest", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "start/").Content += "# (masked)\n" }},
 	{"P-20", "a mask as a flag's value", "lab", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/"+component.KCM)
-		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "v", Value: "(masked)"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditSetFlag, Name: "v", Value: "(masked)"})
 	}},
 	{"P-20", "a secret among the options", "lab", func(t *testing.T, p *v1.Plan) { p.Options.Env = append(p.Options.Env, "OS_PASSWORD=x") }},
 	{"P-21", "a change without a way back", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet").Undo = "" }},
@@ -215,11 +215,11 @@ var broken = []struct {
 	}},
 	{"P-25", "a kubelet gets another name", "lab", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/kubelet")
-		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "hostname-override", Value: "other"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditSetFlag, Name: "hostname-override", Value: "other"})
 	}},
 	{"P-25", "a kubelet loses its name", "lab", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/kubelet")
-		s.Edits = append(s.Edits, v1.Edit{Op: "unsetFlag", Name: "hostname-override"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "hostname-override"})
 	}},
 	{"P-26", "the admission plugin stays", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
 		drop(find(t, p, "external/"+component.KAS), "enable-admission-plugins")
@@ -343,7 +343,7 @@ var broken = []struct {
 	}},
 	{"P-40", "the provider goes while machines need it", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "loops-off/")
-		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "cloud-provider", Value: "external"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"})
 	}},
 	{"P-40", "the provider goes before anybody has looked who owns the loops", "hosted-finish", func(t *testing.T, p *v1.Plan) { p.Steps = p.Steps[1:] }},
 	{"P-41", "another namespace of the seed is changed", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
@@ -363,7 +363,7 @@ var broken = []struct {
 	{"P-44", "a file of the operator is copied", "azure-1.28", func(t *testing.T, p *v1.Plan) { find(t, p, "copy/").Source = "/srv/admin/kubeconfig" }},
 	{"P-45", "authorization is switched off", "lab", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/"+component.KAS)
-		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "authorization-mode", Value: "AlwaysAllow"})
+		s.Edits = append(s.Edits, v1.Edit{Op: v1.EditSetFlag, Name: "authorization-mode", Value: "AlwaysAllow"})
 	}},
 	{"P-46", "a role grants more", "lab", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "create/ClusterRole/"+layout.CCMRole).Object, `"nodes/status"`, `"*"`)

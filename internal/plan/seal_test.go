@@ -137,7 +137,7 @@ func TestTheSealOfAnOlderPlanStays(t *testing.T) {
 		Facts:     []v1.Fact{{ID: "cluster:uid", Value: "uid", Detail: "words"}},
 		Steps: []v1.Step{{
 			ID: "external/x", Phase: "external", Kind: v1.StepEditWorkload, Title: "words", Ref: "Deployment/cluster-x/x", Component: component.KCM,
-			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}, Requires: []string{"cluster:uid"}, EstimateSeconds: 2,
+			Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}, Requires: []string{"cluster:uid"}, EstimateSeconds: 2,
 		}},
 	}
 	if seal := compare.Seal(p); seal != goldenOlderSeal {

@@ -171,7 +171,7 @@ func TestWhateverTheClusterAnUpgradeKeepsTheSkew(t *testing.T) {
 func stoppedAt(p *v1.Plan, steps int) *v1.Journal {
 	j := &v1.Journal{Run: "r", Plan: *p}
 	for _, s := range p.Steps[:steps] {
-		j.Records = append(j.Records, v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: "done", BackupSHA256: "x"})
+		j.Records = append(j.Records, v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: v1.StepResultDone, BackupSHA256: "x"})
 	}
 	return j
 }
@@ -233,7 +233,7 @@ func TestWhatAnUpgradeDropsIsNamedWhereItChangesSomething(t *testing.T) {
 	for _, id := range []string{"external/" + component.KCM, "external/" + component.KAS} {
 		step := find(t, p, id)
 		for _, e := range step.Edits {
-			if e.Name == flagvalue.FlagFeatureGates && e.Op == "setFlag" &&
+			if e.Name == flagvalue.FlagFeatureGates && e.Op == v1.EditSetFlag &&
 				(strings.Contains(e.Value, "IdentifyPodOS") || strings.Contains(e.Value, "ExpandPersistentVolumes")) {
 				t.Errorf("step %s keeps a gate: %+v", step.ID, e)
 			}

@@ -18,7 +18,7 @@ func TestEveryPlanHasAWayBack(t *testing.T) {
 			j := &v1.Journal{Plan: *p}
 			for _, step := range p.Steps {
 				ended := now
-				j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Started: now, Ended: &ended, Result: "done"})
+				j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Started: now, Ended: &ended, Result: v1.StepResultDone})
 			}
 			back, err := rollback.Make(j, s, now)
 			if err != nil {

@@ -36,7 +36,7 @@ func TestATextOfAPlanStaysInItsLine(t *testing.T) {
 			p, s := base(t, "lab")
 			j := &v1.Journal{Plan: *p}
 			for _, step := range p.Steps {
-				j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Started: now, Ended: &now, Result: "done"})
+				j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Started: now, Ended: &now, Result: v1.StepResultDone})
 			}
 			back, err := rollback.Make(j, s, now)
 			if err != nil {

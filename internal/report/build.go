@@ -28,17 +28,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/report/plain"
 )
 
-// Results of a step record, and of a step that has none.
-const (
-	stepDone        = "done"
-	stepStarted     = "started"
-	stepFailed      = "failed"
-	stepInterrupted = "interrupted"
-	stepPending     = "pending"
-	stepAlreadyDone = "already-done"
-	stepUndone      = "undone"
-)
-
 // Directions of a report.
 const (
 	directionForward  = "forward"
@@ -112,7 +101,7 @@ func movedHosts(j v1.Journal) *v1.MovedHosts {
 	}
 	done := map[string]bool{}
 	for _, rec := range j.Records {
-		done[rec.ID] = rec.Result == stepDone || rec.Result == stepAlreadyDone
+		done[rec.ID] = rec.Result == v1.StepResultDone || rec.Result == v1.StepResultAlreadyDone
 	}
 	controlPlanes, others := map[string]bool{}, map[string]bool{}
 	for _, s := range j.Plan.Steps {
@@ -147,7 +136,7 @@ func ended(j v1.Journal, now time.Time) time.Time {
 	last := j.Started
 	for _, rec := range j.Records {
 		switch {
-		case rec.Ended == nil && rec.Result == stepStarted:
+		case rec.Ended == nil && rec.Result == v1.StepResultStarted:
 			return now // it goes on
 		case rec.Ended != nil && rec.Ended.After(last):
 			last = *rec.Ended
@@ -277,7 +266,7 @@ func steps(j v1.Journal) []v1.StepReport {
 	out := []v1.StepReport{}
 	add := func(plan v1.Plan, skipPending bool) {
 		for _, s := range plan.Steps {
-			r := v1.StepReport{ID: s.ID, Phase: s.Phase, Title: s.Title, Host: s.Host, Result: stepPending}
+			r := v1.StepReport{ID: s.ID, Phase: s.Phase, Title: s.Title, Host: s.Host, Result: v1.StepResultPending}
 			if rec, ok := records[s.ID]; ok {
 				started := rec.Started.UTC()
 				r.Result, r.Error, r.Started, r.Handovers = rec.Result, rec.Error, &started, rec.Handovers
@@ -353,7 +342,7 @@ func sources(in Input, r v1.Report) []v1.Source {
 func recorded(steps []v1.StepReport) int {
 	n := 0
 	for _, s := range steps {
-		if s.Result != stepPending {
+		if s.Result != v1.StepResultPending {
 			n++
 		}
 	}

@@ -46,7 +46,7 @@ func worst() Input {
 	in.After.Nodes[3].UID = "uid-new"
 	in.After.Nodes[4].Addresses = append(in.After.Nodes[4].Addresses, "InternalDNS=ip-10-0-0-15.ec2.internal")
 	steps := len(in.Journal.Records)
-	in.Journal.Records[steps-1].Result, in.Journal.Records[steps-1].Error = "failed", "removing file on host cp-3: read-only file system"
+	in.Journal.Records[steps-1].Result, in.Journal.Records[steps-1].Error = v1.StepResultFailed, "removing file on host cp-3: read-only file system"
 	return in
 }
 
@@ -74,7 +74,9 @@ func TestTheResultIsTheFirstThingThatIsNotOK(t *testing.T) {
 	}{
 		{"everything done and proven", func(*Input) {}, v1.ResultOK, nil},
 		{"no audit log", func(in *Input) { in.Calls, in.Keys = nil, nil }, v1.ResultOK, nil},
-		{"a failed step", func(in *Input) { in.Journal.Records[3].Result, in.Journal.Records[3].Error = "failed", "forbidden" },
+		{"a failed step", func(in *Input) {
+			in.Journal.Records[3].Result, in.Journal.Records[3].Error = v1.StepResultFailed, "forbidden"
+		},
 			v1.ResultFailed, []string{"step ensure/ClusterRole failed: forbidden"}},
 		{"a loop without an owner", func(in *Input) {
 			gone := in.Journal.Ended.Add(time.Second)
@@ -110,7 +112,7 @@ func TestTheResultIsTheFirstThingThatIsNotOK(t *testing.T) {
 		{"a step that was interrupted", func(in *Input) {
 			in.Journal.Phase, in.Journal.Ended, in.After = "applying", nil, nil
 			n := len(in.Journal.Records) - 1
-			in.Journal.Records[n].Result = "interrupted"
+			in.Journal.Records[n].Result = v1.StepResultInterrupted
 		}, v1.ResultUnfinished, []string{"step remove/kcm-migration@cp-3 was begun and is not done"}},
 		{"steps that were not begun", func(in *Input) {
 			in.Journal.Phase, in.Journal.Ended, in.After = "applying", nil, nil
@@ -119,14 +121,14 @@ func TestTheResultIsTheFirstThingThatIsNotOK(t *testing.T) {
 		{"a run that has not said that it ended", func(in *Input) { in.Journal.Phase = "applying" }, v1.ResultUnfinished, []string{"its phase is applying"}},
 		{"a rollback", func(in *Input) {
 			in.Journal.Phase = "rolled-back"
-			in.Journal.Records[10].Result = "failed" // that is why it was rolled back
+			in.Journal.Records[10].Result = v1.StepResultFailed // that is why it was rolled back
 			in.Journal.Rollback = &v1.Plan{Direction: "rollback", Steps: []v1.Step{{ID: "restore/x", Phase: "rollback-original", Title: "Put it back"}}}
-			in.Journal.Records = append(in.Journal.Records, v1.StepRecord{ID: "restore/x", Started: at(54.51), Ended: atp(54.515), Result: "done"})
+			in.Journal.Records = append(in.Journal.Records, v1.StepRecord{ID: "restore/x", Started: at(54.51), Ended: atp(54.515), Result: v1.StepResultDone})
 		}, v1.ResultRolledBack, []string{"was rolled back"}},
 		{"a rollback that failed", func(in *Input) {
 			in.Journal.Phase = "rolling-back"
 			in.Journal.Rollback = &v1.Plan{Direction: "rollback", Steps: []v1.Step{{ID: "restore/x", Phase: "rollback-original", Title: "Put it back"}}}
-			in.Journal.Records = append(in.Journal.Records, v1.StepRecord{ID: "restore/x", Started: at(54.51), Ended: atp(54.515), Result: "failed", Error: "disk full"})
+			in.Journal.Records = append(in.Journal.Records, v1.StepRecord{ID: "restore/x", Started: at(54.51), Ended: atp(54.515), Result: v1.StepResultFailed, Error: "disk full"})
 		}, v1.ResultFailed, []string{"step restore/x failed: disk full"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -243,12 +245,12 @@ func TestAStepThatGoesOnEndsNow(t *testing.T) {
 	in := migration()
 	n := len(in.Journal.Records) - 1
 	in.Journal.Phase, in.Journal.Ended = "applying", nil
-	in.Journal.Records[n].Ended, in.Journal.Records[n].Result = nil, "started"
+	in.Journal.Records[n].Ended, in.Journal.Records[n].Result = nil, v1.StepResultStarted
 	if r := Build(in); !r.Ended.Equal(in.Now) {
 		t.Errorf("ended is %s, want now, %s", r.Ended, in.Now)
 	}
 	in.Journal.Records = nil
-	if r := Build(in); !r.Ended.Equal(t0) || len(r.Steps) != 46 || r.Steps[0].Result != "pending" {
+	if r := Build(in); !r.Ended.Equal(t0) || len(r.Steps) != 46 || r.Steps[0].Result != v1.StepResultPending {
 		t.Errorf("ended is %s, %d steps", r.Ended, len(r.Steps))
 	}
 }

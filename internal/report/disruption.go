@@ -34,11 +34,11 @@ func disruption(in Input, steps []v1.StepReport) *v1.Disruption {
 func stepsDuring(o v1.Outage, steps []v1.StepReport) []string {
 	var out []string
 	for _, s := range steps {
-		if s.Started == nil || s.Result == stepAlreadyDone {
+		if s.Started == nil || s.Result == v1.StepResultAlreadyDone {
 			continue
 		}
 		end := s.Started.Add(time.Duration(s.DurationSeconds * float64(time.Second)))
-		if s.Result == stepStarted || s.Result == stepInterrupted {
+		if s.Result == v1.StepResultStarted || s.Result == v1.StepResultInterrupted {
 			end = o.End
 		}
 		if !s.Started.After(o.End) && !end.Before(o.Begin) {

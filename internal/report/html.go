@@ -40,7 +40,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"pathTitle":   probe.Title,
 	"withoutHint": func() string { return withoutHint },
 	"pauseHint":   func() string { return pauseHint },
-	"spaced":      func(s string) string { return strings.ReplaceAll(s, "-", " ") },
+	"spaced":      func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "-", " ") },
 }).Parse(pageText + pictureText))
 
 // view is what the page shows.
@@ -265,7 +265,8 @@ func figures(r v1.Report) []figure {
 	}
 	done := 0
 	for _, s := range r.Steps {
-		if s.Result != stepPending && s.Result != stepFailed && s.Result != stepStarted && s.Result != stepInterrupted {
+		if s.Result != v1.StepResultPending && s.Result != v1.StepResultFailed && s.Result != v1.StepResultStarted &&
+			s.Result != v1.StepResultInterrupted {
 			done++
 		}
 	}
@@ -358,11 +359,11 @@ func inOrder(steps []v1.StepReport) []v1.StepReport {
 	return out
 }
 
-func stepTone(result string) string {
+func stepTone(result v1.StepResult) string {
 	switch result {
-	case stepFailed:
+	case v1.StepResultFailed:
 		return toneBad
-	case stepStarted, stepInterrupted, stepPending:
+	case v1.StepResultStarted, v1.StepResultInterrupted, v1.StepResultPending:
 		return toneWarn
 	}
 	return toneGood

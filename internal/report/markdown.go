@@ -221,7 +221,7 @@ func (m *md) steps(r v1.Report) {
 	m.line("\n## Steps")
 	m.header("phase", "step", "result", ">seconds")
 	for _, s := range r.Steps {
-		result := s.Result
+		result := string(s.Result)
 		if s.Error != "" {
 			result += ": " + s.Error
 		}

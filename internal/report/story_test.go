@@ -90,7 +90,7 @@ func (r *run) holds(name, holder string) {
 
 // step adds a step to the plan and its record, which lasts that long unless do takes its time.
 func (r *run) step(phase, id, title, host string, seconds float64, do func() []v1.HandoverRecord) {
-	rec := v1.StepRecord{ID: id, Started: at(r.now), Result: "done"}
+	rec := v1.StepRecord{ID: id, Started: at(r.now), Result: v1.StepResultDone}
 	end := r.now + seconds
 	if do != nil {
 		rec.Handovers = do()

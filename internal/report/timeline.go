@@ -365,7 +365,7 @@ func drawSteps(r v1.Report, s scale) ([]band, []mark) {
 		}
 		end := st.Started.Add(time.Duration(st.DurationSeconds * float64(time.Second)))
 		marks = append(marks, mark{
-			X: percent(s.at(*st.Started)), Failed: st.Result == stepFailed,
+			X: percent(s.at(*st.Started)), Failed: st.Result == v1.StepResultFailed,
 			Title: fmt.Sprintf("%s: %s at %s, %s", st.Title, st.Result, clock(*st.Started), duration(st.DurationSeconds)),
 		})
 		if n := len(phases); n == 0 || phases[n-1].name != st.Phase {

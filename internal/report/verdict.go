@@ -230,13 +230,13 @@ func (why reasons) steps(j v1.Journal, steps []v1.StepReport) {
 			continue
 		}
 		switch s.Result {
-		case stepFailed:
+		case v1.StepResultFailed:
 			why.add(v1.ResultFailed, "step %s failed: %s", s.ID, s.Error)
-		case stepUndone:
+		case v1.StepResultUndone:
 			why.add(v1.ResultFailed, "step %s was done and taken back: %s", s.ID, orNone(s.Error))
-		case stepStarted, stepInterrupted:
+		case v1.StepResultStarted, v1.StepResultInterrupted:
 			why.add(v1.ResultUnfinished, "step %s was begun and is not done", s.ID)
-		case stepPending:
+		case v1.StepResultPending:
 			pending++
 		}
 	}

@@ -262,7 +262,7 @@ func TestTwoHundredStepsAreASmallPage(t *testing.T) {
 	for n := 46; n < 200; n++ {
 		id := fmt.Sprintf("kubelet@worker-%03d", n)
 		in.Journal.Plan.Steps = append(in.Journal.Plan.Steps, v1.Step{ID: id, Phase: "kubelets", Title: "Make the kubelet external on worker-" + fmt.Sprint(n)})
-		in.Journal.Records = append(in.Journal.Records, v1.StepRecord{ID: id, Started: at(54), Ended: atp(54.5), Result: "done"})
+		in.Journal.Records = append(in.Journal.Records, v1.StepRecord{ID: id, Started: at(54), Ended: atp(54.5), Result: v1.StepResultDone})
 	}
 	if page := rendered(t, Build(in), "html"); len(page) > 300_000 {
 		t.Errorf("the page has %d bytes, want at most 300,000", len(page))

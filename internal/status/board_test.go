@@ -188,7 +188,7 @@ func TestFollowingThroughARestartOfTheAPIServer(t *testing.T) {
 	}()
 	until(t, b, "nothing is done", func(s v1.Status) bool { return s.StepsDone == 0 && s.Lock != nil })
 	save := func(id string) {
-		if err := j.Save(t.Context(), v1.StepRecord{ID: id, Result: "done"}); err != nil {
+		if err := j.Save(t.Context(), v1.StepRecord{ID: id, Result: v1.StepResultDone}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +238,7 @@ func TestAJournalInPartsIsFollowed(t *testing.T) {
 		<-done
 	}()
 	until(t, b, "there are two steps", func(s v1.Status) bool { return s.StepsTotal == 2 && s.StepsDone == 0 })
-	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: "done"}); err != nil {
+	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: v1.StepResultDone}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, b, "one is done", func(s v1.Status) bool { return s.StepsDone == 1 })
@@ -246,7 +246,7 @@ func TestAJournalInPartsIsFollowed(t *testing.T) {
 		t.Errorf("read in one go: %v", err)
 	}
 	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + journal.Name + "-1")
-	if err := j.Save(t.Context(), v1.StepRecord{ID: "b", Result: "done"}); err != nil {
+	if err := j.Save(t.Context(), v1.StepRecord{ID: "b", Result: v1.StepResultDone}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, b, "the other one is done, of a plan that is known", func(s v1.Status) bool { return s.StepsDone == 2 })

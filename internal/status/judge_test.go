@@ -36,8 +36,8 @@ func underWay(change ...func(*Facts)) Facts {
 	f := Facts{
 		Now: noon, Cluster: v1.Cluster{UID: "cluster-uid"}, Nodes: map[string]*corev1.Node{}, NodesKnown: true, Leases: map[string]*coordinationv1.Lease{},
 		Journal: &v1.Journal{Run: "run-1", Phase: v1.RunApplying, Started: noon.Add(-time.Minute), Plan: v1.Plan{Steps: steps}, Records: []v1.StepRecord{
-			{ID: "a", Started: noon.Add(-time.Minute), Ended: &ended, Result: "done"},
-			{ID: "b", Started: noon.Add(-40 * time.Second), Result: "started"},
+			{ID: "a", Started: noon.Add(-time.Minute), Ended: &ended, Result: v1.StepResultDone},
+			{ID: "b", Started: noon.Add(-40 * time.Second), Result: v1.StepResultStarted},
 		}},
 		Lock: lockAged(2*time.Second, 0),
 	}
@@ -212,7 +212,7 @@ func stepsTook(n int, estimate float64, took time.Duration) func(*Facts) {
 		from, to := noon.Add(-time.Hour), noon.Add(-time.Hour+took)
 		for i := range n {
 			f.Journal.Plan.Steps = append([]v1.Step{{ID: fmt.Sprint(i), EstimateSeconds: estimate}}, f.Journal.Plan.Steps...)
-			f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: fmt.Sprint(i), Started: from, Ended: &to, Result: "done"})
+			f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: fmt.Sprint(i), Started: from, Ended: &to, Result: v1.StepResultDone})
 		}
 	}
 }
@@ -264,7 +264,7 @@ func TestNodesAreShownTheWorstFirst(t *testing.T) {
 	}
 	out := Judge(underWay(func(f *Facts) {
 		f.Journal.Without = []v1.HostOut{{Name: "cp-2", At: noon.Add(-time.Minute), By: "ops"}}
-		f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: "c", Result: "skipped"})
+		f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: "c", Result: v1.StepResultSkipped})
 	}))
 	if n := out.Nodes[len(out.Nodes)-1]; n.Name != "cp-2" || n.State != v1.NodeOut || out.StepsDone != 2 {
 		t.Errorf("a host that was taken out: %+v, %d steps", n, out.StepsDone)
@@ -323,8 +323,8 @@ func TestWhoOwnsTheLoops(t *testing.T) {
 		})
 	}
 	after := Judge(underWay(func(f *Facts) {
-		f.Journal.Records[1].Result = "done"
-		f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: "c", Result: "done"})
+		f.Journal.Records[1].Result = v1.StepResultDone
+		f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: "c", Result: v1.StepResultDone})
 		f.Leases = map[string]*coordinationv1.Lease{component.CCM: managerLease("cp-2_y", time.Second), component.KCM: managerLease("cp-1_x", time.Second)}
 	}))
 	if after.Owners["service"] != component.CCM+"@cp-2" || after.OwnersFrom["service"] != "lease cloud-controller-manager, after step c" {
@@ -386,7 +386,7 @@ func TestNobodyOwnsTheLoopsWhileTheyAreDown(t *testing.T) {
 	down := func(leases map[string]*coordinationv1.Lease) v1.Status {
 		return Judge(underWay(func(f *Facts) {
 			f.Journal.Plan.Strategy, f.Journal.Plan.Steps[1] = planstep.Downtime, v1.Step{ID: stop, Phase: "handover", Host: "cp-1"}
-			f.Journal.Records[1] = v1.StepRecord{ID: stop, Result: "done"}
+			f.Journal.Records[1] = v1.StepRecord{ID: stop, Result: v1.StepResultDone}
 			f.Leases = leases
 		}))
 	}

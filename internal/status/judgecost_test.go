@@ -36,7 +36,7 @@ func BenchmarkRulesOfALargeJournal(b *testing.B) {
 		}
 	}
 	for _, s := range doc.Plan.Steps {
-		doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Started: noon, Ended: new(time.Time), Result: "done"})
+		doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Started: noon, Ended: new(time.Time), Result: v1.StepResultDone})
 	}
 	for b.Loop() {
 		if err := trust.CheckJournal(doc, nil); err != nil {

@@ -67,7 +67,7 @@ func ratios(f Facts) (low, high float64) {
 	measured := 0.0
 	for _, step := range f.steps() {
 		r := have[step.ID]
-		if r.Result == "done" && r.Ended != nil && step.EstimateSeconds > 0 {
+		if r.Result == v1.StepResultDone && r.Ended != nil && step.EstimateSeconds > 0 {
 			all = append(all, ratio{max(0, r.Ended.Sub(r.Started).Seconds()) / step.EstimateSeconds, step.EstimateSeconds})
 			measured += step.EstimateSeconds
 		}

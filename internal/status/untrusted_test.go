@@ -47,7 +47,7 @@ func TestAJournalThatBreaksTheRulesIsNamedFirst(t *testing.T) {
 		{"a plan as it was made", func(*v1.Journal) {}, ""},
 		{"a step that no migration has", func(doc *v1.Journal) { doc.Plan.Steps = append(doc.Plan.Steps, plantedStep()) }, "/etc/cron.d/x"},
 		{"a backup outside of its directory", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: doc.Plan.Steps[0].ID, Result: "done", Backup: "/var/x"}}
+			doc.Records = []v1.StepRecord{{ID: doc.Plan.Steps[0].ID, Result: v1.StepResultDone, Backup: "/var/x"}}
 		}, "/var/x"},
 		{"applied, and never judged", func(doc *v1.Journal) {
 			doc.Phase, doc.Plan.Steps = v1.RunApplied, append(doc.Plan.Steps, plantedStep())

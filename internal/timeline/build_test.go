@@ -63,15 +63,15 @@ func input() Input {
 					},
 				},
 				Records: []v1.StepRecord{
-					{ID: "c", Started: at(40), Result: "started"},
-					{ID: "b", Started: at(20), Ended: ptr.To(at(30)), Result: "done", Error: "it went wrong"},
-					{ID: "a", Started: at(1), Ended: ptr.To(at(1)), Result: "already-done", Handovers: []v1.HandoverRecord{
+					{ID: "c", Started: at(40), Result: v1.StepResultStarted},
+					{ID: "b", Started: at(20), Ended: ptr.To(at(30)), Result: v1.StepResultDone, Error: "it went wrong"},
+					{ID: "a", Started: at(1), Ended: ptr.To(at(1)), Result: v1.StepResultAlreadyDone, Handovers: []v1.HandoverRecord{
 						{Lease: "l", Component: "kcm", Host: "cp-1", PID: 7, Ended: ptr.To(at(2)), Released: ptr.To(at(2.5)), NextHolder: "n"},
 						{Lease: "m", Component: "kcm", Host: "cp-1", PID: 7, Ended: ptr.To(at(3)), Note: "it had moved on"},
 					}},
-					{ID: "run kubectl apply", Started: at(40.5), Ended: ptr.To(at(40.5)), Result: "done"},
-					{ID: "and this", Started: at(40.6), Ended: ptr.To(at(40.6)), Result: "done"},
-					{ID: "undo/x", Started: at(41), Ended: ptr.To(at(42)), Result: "skipped"},
+					{ID: "run kubectl apply", Started: at(40.5), Ended: ptr.To(at(40.5)), Result: v1.StepResultDone},
+					{ID: "and this", Started: at(40.6), Ended: ptr.To(at(40.6)), Result: v1.StepResultDone},
+					{ID: "undo/x", Started: at(41), Ended: ptr.To(at(42)), Result: v1.StepResultSkipped},
 				},
 				Pauses: []v1.PauseRecord{
 					{Pause: v1.Pause{By: "boss", Reason: "lunch"}, From: at(30), To: ptr.To(at(39)), Before: "c"},

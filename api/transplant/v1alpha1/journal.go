@@ -75,14 +75,34 @@ type HostOut struct {
 	Evidence []string `json:"evidence,omitempty"`
 }
 
+// StepResult says how a step went.
+type StepResult string
+
+// Results of steps.
+const (
+	// StepResultStarted is that of a step which is being done, or was when its run ended without a word.
+	StepResultStarted StepResult = "started"
+	StepResultDone    StepResult = "done"
+	// StepResultAlreadyDone says that the step's effect was there before it.
+	StepResultAlreadyDone StepResult = "already-done"
+	// StepResultSkipped says that the step's host was taken out of the migration.
+	StepResultSkipped     StepResult = "skipped"
+	StepResultFailed      StepResult = "failed"
+	StepResultInterrupted StepResult = "interrupted"
+	// StepResultUndone says that a rollback took the step back.
+	StepResultUndone StepResult = "undone"
+	// StepResultPending is that of a step which was never begun. Reports have it, journals do not.
+	StepResultPending StepResult = "pending"
+)
+
 // StepRecord is what happened to a step.
 type StepRecord struct {
 	ID      string     `json:"id"`
 	Started time.Time  `json:"started"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	// Result is started, done, already-done, skipped (its host was taken out), failed, interrupted, undone.
-	Result string `json:"result"`
-	Error  string `json:"error,omitempty"`
+	Result StepResult `json:"result"`
+	Error  string     `json:"error,omitempty"`
 	// Path is the file on the host, of a record that belongs to no step of the plan.
 	Path string `json:"path,omitempty"`
 	// Backup is the path on the host of the file as it was, and its SHA-256; empty path when the file was absent.
@@ -114,7 +134,7 @@ type StepRecord struct {
 
 // IsEnded reports whether nothing of a step is left to do: it was done, or left out with its host.
 func (r StepRecord) IsEnded() bool {
-	return r.Result == "done" || r.Result == "already-done" || r.Result == "skipped"
+	return r.Result == StepResultDone || r.Result == StepResultAlreadyDone || r.Result == StepResultSkipped
 }
 
 // HandoverRecord is one release of a lease for a holder that has provably ended.
@@ -228,7 +248,7 @@ type RunEvent struct {
 	// Step is the one that the line is about.
 	Step *RunStep `json:"step,omitempty"`
 	// Result of a step that is finished: done, already-done, skipped or failed.
-	Result string `json:"result,omitempty"`
+	Result StepResult `json:"result,omitempty"`
 	// Message is what is waited for, asked, or went wrong.
 	Message string `json:"message,omitempty"`
 	// Waiting reports whether Message is what the step waits for.

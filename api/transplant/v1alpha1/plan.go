@@ -234,14 +234,34 @@ type Step struct {
 	EstimateSeconds float64 `json:"estimateSeconds,omitempty"`
 }
 
+// EditOp says what an Edit does.
+type EditOp string
+
+// What edits do.
+const (
+	EditSetFlag   EditOp = "setFlag"
+	EditUnsetFlag EditOp = "unsetFlag"
+	// EditAddHostPath mounts a path of the host at the same path of the container, EditRemoveHostPath takes that away.
+	EditAddHostPath    EditOp = "addHostPath"
+	EditRemoveHostPath EditOp = "removeHostPath"
+	// EditMountConfigMap and EditUnmount are of a workload: Name is the volume, Value the ConfigMap, Path where it is
+	// mounted.
+	EditMountConfigMap EditOp = "mountConfigMap"
+	EditUnmount        EditOp = "unmount"
+	// EditSetImage gives the image of a manifest another tag. Registry and repository stay.
+	EditSetImage EditOp = "setImage"
+	// EditSetVersion is of kubeadm's ClusterConfiguration.
+	EditSetVersion EditOp = "setVersion"
+	// EditSetGate and EditUnsetGate are for featureGates in the kubelet's configuration file.
+	EditSetGate   EditOp = "setGate"
+	EditUnsetGate EditOp = "unsetGate"
+)
+
 // Edit is a change of a manifest or of kubelet flags.
 type Edit struct {
 	// Op is setFlag, unsetFlag, addHostPath, removeHostPath, mountConfigMap, unmount, setImage or setVersion; of a kubelet
-	// also setGate and unsetGate. mountConfigMap and unmount are of a workload: Name is the volume, Value the ConfigMap,
-	// Path where it is mounted. With setImage the image of a manifest keeps its registry and repository and gets another
-	// tag. setVersion is of kubeadm's ClusterConfiguration. setGate and unsetGate are for featureGates in the kubelet's
-	// configuration file.
-	Op string `json:"op"`
+	// also setGate and unsetGate.
+	Op EditOp `json:"op"`
 	// Name is the flag without dashes, the volume name, the component whose image it is, the field that holds the version,
 	// or the gate.
 	Name string `json:"name"`

@@ -327,7 +327,7 @@ type StepReport struct {
 	Title string `json:"title"`
 	Host  string `json:"host,omitempty"`
 	// Result is that of the journal's record, or pending when the step was never begun.
-	Result          string           `json:"result"`
+	Result          StepResult       `json:"result"`
 	Started         *time.Time       `json:"started,omitempty"`
 	DurationSeconds float64          `json:"durationSeconds"`
 	Error           string           `json:"error,omitempty"`

@@ -59,21 +59,21 @@ func (c *Console) Tell(e step.Event) {
 	c.events.step(e)
 	at, l := e.Time.Format("15:04:05"), printer.Layout{Ascii: c.Ascii}
 	switch e.Kind {
-	case "started":
+	case step.EventStarted:
 		c.Narrate("%s [%2d/%d] %s", at, e.Number, e.Total, e.Step.Title)
-	case "progress", "paused", "resumed":
+	case step.EventProgress, step.EventPaused, step.EventResumed:
 		c.Narrate("%s         %s", at, e.Message)
-	case "waiting":
+	case step.EventWaiting:
 		c.Narrate("%s         still waiting: %s", at, e.Message)
-	case "done":
+	case step.EventDone:
 		c.Narrate("%s       %s %s", at, l.Mark(v1.Pass), e.Step.ID)
-	case "already-done":
+	case step.EventAlreadyDone:
 		c.Narrate("%s [%2d/%d] %s %s (was so already)", at, e.Number, e.Total, l.Mark(v1.Pass), e.Step.ID)
-	case "skipped":
+	case step.EventSkipped:
 		c.Narrate("%s [%2d/%d] %s %s is skipped: %s", at, e.Number, e.Total, l.Mark(v1.Skip), e.Step.ID, e.Message)
-	case "deferred":
+	case step.EventDeferred:
 		c.Narrate("%s       %s %s waits: %s", at, l.Mark(v1.Skip), e.Step.Group, e.Message)
-	case "failed":
+	case step.EventFailed:
 		c.Narrate("%s       %s %s: %s", at, l.Mark(v1.Fail), e.Step.ID, e.Message)
 	}
 }

@@ -101,17 +101,17 @@ func (s *eventStream) findings(report v1.CheckReport) {
 }
 
 // stepEvents are the kinds of events of the engine, and what they are on standard output.
-var stepEvents = map[string]v1.RunEventType{
-	"started":      v1.EventStepStarted,
-	"progress":     v1.EventStepProgress,
-	"waiting":      v1.EventStepProgress,
-	"paused":       v1.EventStepPaused,
-	"resumed":      v1.EventStepResumed,
-	"deferred":     v1.EventStepDeferred,
-	"done":         v1.EventStepFinished,
-	"already-done": v1.EventStepFinished,
-	"skipped":      v1.EventStepFinished,
-	"failed":       v1.EventStepFinished,
+var stepEvents = map[step.EventKind]v1.RunEventType{
+	step.EventStarted:     v1.EventStepStarted,
+	step.EventProgress:    v1.EventStepProgress,
+	step.EventWaiting:     v1.EventStepProgress,
+	step.EventPaused:      v1.EventStepPaused,
+	step.EventResumed:     v1.EventStepResumed,
+	step.EventDeferred:    v1.EventStepDeferred,
+	step.EventDone:        v1.EventStepFinished,
+	step.EventAlreadyDone: v1.EventStepFinished,
+	step.EventSkipped:     v1.EventStepFinished,
+	step.EventFailed:      v1.EventStepFinished,
 }
 
 func (s *eventStream) step(e step.Event) {
@@ -119,7 +119,7 @@ func (s *eventStream) step(e step.Event) {
 		Type:    stepEvents[e.Kind],
 		Time:    e.Time,
 		Message: e.Message,
-		Waiting: e.Kind == "waiting",
+		Waiting: e.Kind == step.EventWaiting,
 	}
 	if e.Step.ID != "" {
 		out.Step = &v1.RunStep{
@@ -135,7 +135,7 @@ func (s *eventStream) step(e step.Event) {
 		out.Type = v1.EventStepProgress
 	}
 	if out.Type == v1.EventStepFinished {
-		out.Result = e.Kind
+		out.Result = v1.StepResult(e.Kind)
 	}
 	s.write(out)
 }

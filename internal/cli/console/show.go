@@ -20,7 +20,7 @@ func (c *Console) ShowReport(report v1.CheckReport) error {
 }
 
 // ShowUnseen implements ui.
-func (c *Console) ShowUnseen(p *v1.Plan, results map[string]string) error {
+func (c *Console) ShowUnseen(p *v1.Plan, results map[string]v1.StepResult) error {
 	c.events.plan(p)
 	return printer.PrintUnseen(c.Err, p, results, c.LayoutFor(c.Err, false))
 }

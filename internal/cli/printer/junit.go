@@ -167,12 +167,12 @@ func ReportJUnit(w io.Writer, r v1.Report) error {
 		}
 		c := JUnitCase{Class: s.Phase, Name: s.ID + " " + s.Title}
 		switch s.Result {
-		case "done", "already-done":
+		case v1.StepResultDone, v1.StepResultAlreadyDone:
 			c.Output = fmt.Sprintf("%s in %.0fs", s.Result, s.DurationSeconds)
-		case "failed":
+		case v1.StepResultFailed:
 			c.Failure = &JUnitMessage{Message: s.Error, Type: findings.LevelError, Text: s.Error}
 		default:
-			c.Skipped = &JUnitMessage{Message: strings.TrimSuffix(s.Result+": "+s.Error, ": ")}
+			c.Skipped = &JUnitMessage{Message: strings.TrimSuffix(string(s.Result)+": "+s.Error, ": ")}
 		}
 		suite := &out.Suites[len(out.Suites)-1]
 		suite.Cases = append(suite.Cases, c)

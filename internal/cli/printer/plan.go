@@ -153,19 +153,19 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 // PrintUnseen prints the plan of a journal that others may have written, all of it. The results that its records claim
 // are printed next to the steps. They leave no step out: a step that the cluster does not show is carried out again.
 // The digest is left out, which is not always that of the stored plan.
-func PrintUnseen(w io.Writer, p *v1.Plan, results map[string]string, l Layout) error {
+func PrintUnseen(w io.Writer, p *v1.Plan, results map[string]v1.StepResult, l Layout) error {
 	l.Folded = false
 	return writePlan(w, safe(p), "", "", results, l)
 }
 
 // claims are what is printed of the results in the records of a journal that others may have written.
-var claims = map[string]string{
-	"done":         "done, as the journal says; executed again where the cluster does not show it",
-	"already-done": "done before, as the journal says; executed where the cluster does not show it",
-	"skipped":      "skipped, as the journal says; executed where its host is not excluded",
+var claims = map[v1.StepResult]string{
+	v1.StepResultDone:        "done, as the journal says; executed again where the cluster does not show it",
+	v1.StepResultAlreadyDone: "done before, as the journal says; executed where the cluster does not show it",
+	v1.StepResultSkipped:     "skipped, as the journal says; executed where its host is not excluded",
 }
 
-func writePlan(w io.Writer, p *v1.Plan, header, digest string, results map[string]string, l Layout) error {
+func writePlan(w io.Writer, p *v1.Plan, header, digest string, results map[string]v1.StepResult, l Layout) error {
 	var b strings.Builder
 	b.WriteString(header)
 	writeSteps(&b, p, results, l)
@@ -269,7 +269,7 @@ func irreversibleWords(o outline.Outline) string {
 }
 
 // writeSteps writes the steps below their phases and hosts.
-func writeSteps(b *strings.Builder, p *v1.Plan, results map[string]string, l Layout) {
+func writeSteps(b *strings.Builder, p *v1.Plan, results map[string]v1.StepResult, l Layout) {
 	number := 0
 	for i := 0; i < len(p.Steps); i++ {
 		s := p.Steps[i]
@@ -297,7 +297,7 @@ func writeSteps(b *strings.Builder, p *v1.Plan, results map[string]string, l Lay
 }
 
 // writeStep writes one step: what is done, what changes by it, and where.
-func writeStep(b *strings.Builder, p *v1.Plan, i int, results map[string]string, l Layout) {
+func writeStep(b *strings.Builder, p *v1.Plan, i int, results map[string]v1.StepResult, l Layout) {
 	s := p.Steps[i]
 	const indent = "        "
 	line := func(label, text string) {
@@ -490,7 +490,7 @@ func targets(s v1.Step, o v1.Options) []part {
 	}
 	for _, e := range s.Edits {
 		if !isTold(s.Changes, e) {
-			add(e.Op+" "+e.Name+" ", e.Value)
+			add(string(e.Op)+" "+e.Name+" ", e.Value)
 		}
 	}
 	return out
@@ -503,9 +503,9 @@ func isTold(changes []v1.Change, e v1.Edit) bool {
 		if oneLine(c.Before) == oneLine(c.After) || strings.Contains(c.After, "\n") {
 			continue
 		}
-		if strings.Contains(c.Field, e.Name) && (c.After == e.Value || e.Op == "unsetFlag" && c.After == "") {
+		if strings.Contains(c.Field, e.Name) && (c.After == e.Value || e.Op == v1.EditUnsetFlag && c.After == "") {
 			return true
 		}
 	}
-	return !strings.HasSuffix(e.Op, "Flag")
+	return !strings.HasSuffix(string(e.Op), "Flag")
 }

@@ -8,7 +8,7 @@ import (
 
 // TestAnEditIsToldByWhatIsPrinted: a change from a value to itself is not printed, and of a text only the first line is.
 func TestAnEditIsToldByWhatIsPrinted(t *testing.T) {
-	edit := v1.Edit{Op: "setFlag", Name: "feature-gates", Value: "AllAlpha=true"}
+	edit := v1.Edit{Op: v1.EditSetFlag, Name: "feature-gates", Value: "AllAlpha=true"}
 	for name, c := range map[string]struct {
 		change v1.Change
 		told   bool

@@ -247,8 +247,8 @@ func remainingPlan(p *v1.Plan, doc v1.Journal) v1.Plan {
 }
 
 // resultsOf are the results of the steps, as the journal says.
-func resultsOf(doc v1.Journal) map[string]string {
-	results := map[string]string{}
+func resultsOf(doc v1.Journal) map[string]v1.StepResult {
+	results := map[string]v1.StepResult{}
 	for _, r := range doc.Records {
 		results[r.ID] = r.Result
 	}
@@ -258,7 +258,7 @@ func resultsOf(doc v1.Journal) map[string]string {
 func stepsDone(doc v1.Journal) int {
 	n := 0
 	for _, r := range doc.Records {
-		if r.Result == "done" || r.Result == "already-done" {
+		if r.Result == v1.StepResultDone || r.Result == v1.StepResultAlreadyDone {
 			n++
 		}
 	}
@@ -291,7 +291,7 @@ type Heartbeat struct {
 func (h *Heartbeat) IsDue(e step.Event) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e.Kind == "waiting" && e.Time.Sub(h.Said[e.Step.ID]) < heartbeat {
+	if e.Kind == step.EventWaiting && e.Time.Sub(h.Said[e.Step.ID]) < heartbeat {
 		return false
 	}
 	h.Said[e.Step.ID] = e.Time

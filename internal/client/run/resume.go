@@ -283,7 +283,7 @@ func stepOfCanary(doc v1.Journal) string {
 		return ""
 	}
 	for _, r := range doc.Records {
-		if r.ID == canary && (r.Result == "done" || r.Result == "already-done") {
+		if r.ID == canary && (r.Result == v1.StepResultDone || r.Result == v1.StepResultAlreadyDone) {
 			return ""
 		}
 	}

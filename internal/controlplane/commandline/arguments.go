@@ -23,7 +23,7 @@ func ApplyArguments(command, args []string, edits []v1.Edit) (newCommand, newArg
 		return nil, nil, err
 	}
 	for _, e := range edits {
-		if e.Op != OpSetFlag && e.Op != OpUnsetFlag {
+		if e.Op != v1.EditSetFlag && e.Op != v1.EditUnsetFlag {
 			return nil, nil, fmt.Errorf("%s %s: this operation is not known for arguments", e.Op, e.Name)
 		}
 		if err = ValidateEdit(e); err == nil {
@@ -66,13 +66,13 @@ func (l *argumentLists) apply(e v1.Edit) error {
 		all := FindFlags(l.all)
 		have := OccurrencesOf(all, name)
 		switch {
-		case len(have) == 0 && e.Op == OpUnsetFlag, len(have) == 1 && e.Op == OpSetFlag && have[0].Value == e.Value:
+		case len(have) == 0 && e.Op == v1.EditUnsetFlag, len(have) == 1 && e.Op == v1.EditSetFlag && have[0].Value == e.Value:
 			return CheckOtherFlags(e, before, l.all)
 		case len(have) == 0:
 			if err := l.insert(all, FormatNewFlag(all, name, e.Value)); err != nil {
 				return err
 			}
-		case e.Op == OpUnsetFlag, len(have) > 1, have[0].Form == Separate && IsFlag(e.Value):
+		case e.Op == v1.EditUnsetFlag, len(have) > 1, have[0].Form == Separate && IsFlag(e.Value):
 			l.remove(have[0].Index, have[0].LastIndex()) // the last one wins, so the others go
 		default:
 			l.all[have[0].LastIndex()] = FormatFlag(l.all[have[0].Index], have[0].Form, e.Value)

@@ -13,15 +13,6 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// Operations of an Edit.
-const (
-	OpSetFlag        = "setFlag"
-	OpUnsetFlag      = "unsetFlag"
-	OpAddHostPath    = "addHostPath"
-	OpRemoveHostPath = "removeHostPath"
-	OpSetImage       = "setImage"
-)
-
 // MaxChanges bounds the single changes of one edit; a flag that is given more often than that is no manifest.
 const MaxChanges = 1000
 
@@ -30,7 +21,7 @@ const MaxChanges = 1000
 func CheckOtherFlags(e v1.Edit, before, after []string) error {
 	own := NormalizeName(e.Name)
 	had, have := FlagsOf(before), FlagsOf(after)
-	if e.Op == OpSetFlag || e.Op == OpUnsetFlag {
+	if e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag {
 		delete(had, own)
 		delete(have, own)
 	}
@@ -57,22 +48,22 @@ var (
 // ValidateEdit refuses an edit that would make a manifest that no kubelet takes.
 func ValidateEdit(e v1.Edit) error {
 	switch e.Op {
-	case OpSetFlag, OpUnsetFlag:
+	case v1.EditSetFlag, v1.EditUnsetFlag:
 		if !flagPattern.MatchString(NormalizeName(e.Name)) {
 			return fmt.Errorf("%q is no name of a flag", e.Name)
 		}
-	case OpAddHostPath, OpRemoveHostPath:
+	case v1.EditAddHostPath, v1.EditRemoveHostPath:
 		if !volumePattern.MatchString(e.Name) {
 			return fmt.Errorf("%q is no name of a volume", e.Name)
 		}
-		if (e.Op == OpAddHostPath || e.Value != "") &&
+		if (e.Op == v1.EditAddHostPath || e.Value != "") &&
 			(!strings.HasPrefix(e.Value, "/") || path.Clean(e.Value) != e.Value || strings.Contains(e.Value, ":")) {
 			return fmt.Errorf("%q is no absolute path in its shortest form", e.Value)
 		}
 		if !pathTypes[e.PathType] {
 			return fmt.Errorf("%q is no type of a host path", e.PathType)
 		}
-	case OpSetImage:
+	case v1.EditSetImage:
 		if !TagPattern.MatchString(e.Value) {
 			return fmt.Errorf("%q is no tag of an image", e.Value)
 		}

@@ -17,19 +17,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
-// Operations on featureGates of a KubeletConfiguration.
-const (
-	OpSetGate   = "setGate"
-	OpUnsetGate = "unsetGate"
-)
-
 const gatesKey = "featureGates"
 
 // ApplyKubeletFile applies edits to any file that a kubelet is started with. Those of gates go to its configuration.
 // Others go to an environment file or a unit file, with the unit's variables of flags (KubeletVariables). One file is
 // never both.
 func ApplyKubeletFile(data []byte, edits []v1.Edit, used ...string) ([]byte, error) {
-	if slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op == OpSetGate || e.Op == OpUnsetGate }) {
+	if slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op == v1.EditSetGate || e.Op == v1.EditUnsetGate }) {
 		return ApplyKubeletConfig(data, edits)
 	}
 	return ApplyKubelet(data, edits, used...)
@@ -72,9 +66,9 @@ func ApplyKubeletConfig(data []byte, edits []v1.Edit) ([]byte, error) {
 
 func gateEdit(e v1.Edit, section map[string]any) error {
 	switch e.Op {
-	case OpUnsetGate:
+	case v1.EditUnsetGate:
 		delete(section, e.Name)
-	case OpSetGate:
+	case v1.EditSetGate:
 		on, err := strconv.ParseBool(e.Value)
 		if err != nil {
 			return fmt.Errorf("the value of a gate is true or false, not %q", e.Value)

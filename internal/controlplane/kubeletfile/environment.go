@@ -86,7 +86,7 @@ func ApplyKubelet(env []byte, edits []v1.Edit, used ...string) ([]byte, error) {
 }
 
 func applyKubeletOne(env []byte, e v1.Edit, used []string) ([]byte, error) {
-	if e.Op != commandline.OpSetFlag && e.Op != commandline.OpUnsetFlag {
+	if e.Op != v1.EditSetFlag && e.Op != v1.EditUnsetFlag {
 		return nil, errKubeletOperation
 	}
 	if err := commandline.ValidateEdit(e); err != nil {
@@ -138,11 +138,11 @@ func (e *environment) next(edit v1.Edit) ([]textedit.Splice, error) {
 	all := commandline.FindFlags(args)
 	have := commandline.OccurrencesOf(all, name)
 	switch {
-	case len(have) == 0 && edit.Op == commandline.OpUnsetFlag:
+	case len(have) == 0 && edit.Op == v1.EditUnsetFlag:
 		return nil, nil
 	case len(have) == 0:
 		return e.insert("--" + name + "=" + edit.Value)
-	case edit.Op == commandline.OpUnsetFlag, len(have) > 1:
+	case edit.Op == v1.EditUnsetFlag, len(have) > 1:
 		return e.remove(places[have[0].Index], places[have[0].LastIndex()]), nil
 	case have[0].Value == edit.Value:
 		return nil, nil

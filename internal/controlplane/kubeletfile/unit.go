@@ -52,10 +52,10 @@ func KubeletKeeps(files systemdunit.Files, edits []v1.Edit) (string, error) {
 	for _, e := range edits {
 		have := commandline.OccurrencesOf(all, commandline.NormalizeName(e.Name))
 		switch {
-		case e.Op == commandline.OpSetFlag && len(have) == 0:
+		case e.Op == v1.EditSetFlag && len(have) == 0:
 			return "without --" + commandline.NormalizeName(e.Name), nil
-		case e.Op == commandline.OpUnsetFlag && len(have) > 0,
-			e.Op == commandline.OpSetFlag && have[len(have)-1].Value != e.Value:
+		case e.Op == v1.EditUnsetFlag && len(have) > 0,
+			e.Op == v1.EditSetFlag && have[len(have)-1].Value != e.Value:
 			last := have[len(have)-1]
 			return fmt.Sprintf("with --%s=%s of %s", last.Name, last.Value, u.Arguments[last.Index].File), nil
 		}
@@ -96,7 +96,7 @@ func kubeletUnitFile(data []byte, used ...string) (*systemdunit.Unit, error) {
 func applyKubeletUnit(u *systemdunit.Unit, edits []v1.Edit) ([]byte, error) {
 	file := u.UnitFiles[0]
 	for _, e := range edits {
-		if e.Op != commandline.OpSetFlag && e.Op != commandline.OpUnsetFlag {
+		if e.Op != v1.EditSetFlag && e.Op != v1.EditUnsetFlag {
 			return nil, fmt.Errorf("%s %s: %w", e.Op, e.Name, errKubeletOperation)
 		}
 	}

@@ -47,7 +47,7 @@ func (u *Unit) applyOne(e v1.Edit, home string) (*Unit, error) {
 	if err := commandline.ValidateEdit(e); err != nil {
 		return nil, err
 	}
-	if e.Op == commandline.OpAddHostPath || e.Op == commandline.OpRemoveHostPath {
+	if e.Op == v1.EditAddHostPath || e.Op == v1.EditRemoveHostPath {
 		return u, nil
 	}
 	if !textedit.SafeWord.MatchString(e.Value) {
@@ -81,12 +81,12 @@ func (u *Unit) next(e v1.Edit, home string) (*unitChange, error) {
 	all := commandline.FindFlags(command)
 	have := commandline.OccurrencesOf(all, name)
 	switch {
-	case len(have) == 0 && e.Op == commandline.OpUnsetFlag,
-		len(have) == 1 && e.Op == commandline.OpSetFlag && have[0].Value == e.Value:
+	case len(have) == 0 && e.Op == v1.EditUnsetFlag,
+		len(have) == 1 && e.Op == v1.EditSetFlag && have[0].Value == e.Value:
 		return nil, nil
 	case len(have) == 0:
 		return u.insert(all, commandline.FormatNewFlag(all, name, e.Value), home)
-	case e.Op == commandline.OpUnsetFlag,
+	case e.Op == v1.EditUnsetFlag,
 		len(have) > 1,
 		have[0].Form == commandline.Separate && commandline.IsFlag(e.Value):
 		return u.remove(have[0].Index, have[0].LastIndex()), nil // the last one wins, so the others go

@@ -42,9 +42,9 @@ func TestConditionsEventsAndLogsShowNoSecretOfAnError(t *testing.T) {
 		},
 		"a run that waits": func(c *userCluster) {
 			c.run = func(ctx context.Context, tell func(step.Event), _ <-chan struct{}) error {
-				tell(step.Event{Step: v1.Step{Title: "a step"}, Kind: "started", Number: 1, Total: 2})
-				tell(step.Event{Step: v1.Step{Title: "a step"}, Kind: "waiting", Message: planted.Error()})
-				tell(step.Event{Step: v1.Step{Title: planted.Error()}, Kind: "started", Number: 2, Total: 2})
+				tell(step.Event{Step: v1.Step{Title: "a step"}, Kind: step.EventStarted, Number: 1, Total: 2})
+				tell(step.Event{Step: v1.Step{Title: "a step"}, Kind: step.EventWaiting, Message: planted.Error()})
+				tell(step.Event{Step: v1.Step{Title: planted.Error()}, Kind: step.EventStarted, Number: 2, Total: 2})
 				<-ctx.Done()
 				return ctx.Err()
 			}

@@ -266,7 +266,7 @@ func TestARollbackThatWasNotedGoesOnWhateverTheJournalSays(t *testing.T) {
 	h := &Hosted{Seed: hosted.Clients{Kube: w.kube, Dynamic: w.dynamic}}
 	p := v1.Plan{Cluster: v1.Cluster{UID: "u", Seed: "cluster-c"}, Steps: []v1.Step{{ID: "a"}, {ID: "b"}}}
 	home := journal.ObjectLocation{Kube: w.kube, Namespace: "cluster-c"}
-	doc := v1.Journal{Run: "r", Phase: v1.RunApplying, Plan: p, Records: []v1.StepRecord{{ID: "a", Result: "done"}}}
+	doc := v1.Journal{Run: "r", Phase: v1.RunApplying, Plan: p, Records: []v1.StepRecord{{ID: "a", Result: v1.StepResultDone}}}
 	if _, err := home.Create(t.Context(), doc, &v1.Snapshot{}); err != nil {
 		t.Fatal(err)
 	}

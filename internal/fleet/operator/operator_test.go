@@ -184,7 +184,7 @@ func TestTenClustersThatHangKeepNobodyElseWaiting(t *testing.T) {
 			w.change(name, func(c *userCluster) {
 				c.hangs = true
 				c.run = func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
-					tell(step.Event{Kind: "started", Number: 1, Total: 9})
+					tell(step.Event{Kind: step.EventStarted, Number: 1, Total: 9})
 					select {
 					case <-ctx.Done():
 						return ctx.Err()

@@ -272,14 +272,14 @@ func (op *Operator) heard(t Target, e step.Event) {
 		if !r.run.Active {
 			return
 		}
-		if e.Kind == "waiting" || e.Kind == "progress" {
+		if e.Kind == step.EventWaiting || e.Kind == step.EventProgress {
 			r.run.Waiting = shownText(e.Message)
 			return
 		}
 		news = r.run.Number != e.Number
 		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = shownText(e.Step.Title), e.Number, e.Total, ""
 	})
-	if e.Kind != "waiting" {
+	if e.Kind != step.EventWaiting {
 		op.runs.move(t.Name)
 	}
 	if news {

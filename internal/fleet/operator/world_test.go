@@ -144,7 +144,7 @@ func (u *user) Run(ctx context.Context, t Target, part state.Part, back bool, te
 		c.run = func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
 			for n := range 2 {
 				stage(state.Begun)
-				tell(step.Event{Step: v1.Step{Title: "a step"}, Kind: "started", Number: n + 1, Total: 2})
+				tell(step.Event{Step: v1.Step{Title: "a step"}, Kind: step.EventStarted, Number: n + 1, Total: 2})
 				select {
 				case <-ctx.Done():
 					return ctx.Err()

@@ -146,7 +146,7 @@ func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 		}
 		if progress != told {
 			told = progress
-			e.Report(s, "progress", progress)
+			e.Report(s, step.EventProgress, progress)
 		}
 		return false, nil
 	})
@@ -210,7 +210,7 @@ func tellScratch(e *step.Env, s v1.Step, node string, pods []corev1.Pod) {
 		sort.Strings(names)
 		e.Report(
 			s,
-			"progress",
+			step.EventProgress,
 			fmt.Sprintf(
 				"node %s: %s with an emptyDir, whose content ends with the pod (%s)",
 				node,

@@ -45,7 +45,7 @@ func HasChanged(doc v1.Journal, host string) bool {
 	changed := map[string]bool{}
 	for _, rec := range doc.Records {
 		// half done, and skipped since
-		changed[rec.ID] = rec.Result == "started" || rec.Result == "done" || rec.AfterSHA256 != ""
+		changed[rec.ID] = rec.Result == v1.StepResultStarted || rec.Result == v1.StepResultDone || rec.AfterSHA256 != ""
 	}
 	return slices.ContainsFunc(
 		doc.Plan.Steps,

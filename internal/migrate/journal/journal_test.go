@@ -42,8 +42,8 @@ func TestAJournalComesBackAsItWasWritten(t *testing.T) {
 	}
 	ended := noon.Add(time.Minute)
 	for _, rec := range []v1.StepRecord{
-		{ID: "a", Started: noon, Result: "started"}, {ID: "b", Started: noon, Result: "started"},
-		{ID: "a", Started: noon, Ended: &ended, Result: "done", Handovers: []v1.HandoverRecord{{Lease: "l", PID: 7, AcquireTime: noon}}},
+		{ID: "a", Started: noon, Result: v1.StepResultStarted}, {ID: "b", Started: noon, Result: v1.StepResultStarted},
+		{ID: "a", Started: noon, Ended: &ended, Result: v1.StepResultDone, Handovers: []v1.HandoverRecord{{Lease: "l", PID: 7, AcquireTime: noon}}},
 	} {
 		if err := j.Save(t.Context(), rec); err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestAJournalComesBackAsItWasWritten(t *testing.T) {
 	if diff := cmp.Diff(j.Doc(), again.Doc()); diff != "" {
 		t.Errorf("written and read (-written +read):\n%s", diff)
 	}
-	if r := again.Record("a"); r.Result != "done" || r.Handovers[0].PID != 7 || len(again.Doc().Records) != 2 {
+	if r := again.Record("a"); r.Result != v1.StepResultDone || r.Handovers[0].PID != 7 || len(again.Doc().Records) != 2 {
 		t.Errorf("records: %+v", again.Doc().Records)
 	}
 	if r := again.Record("c"); r.Result != "" {
@@ -93,7 +93,7 @@ func TestANewRunReplacesAnEndedOne(t *testing.T) {
 }
 
 func TestTheJournalOfARunUnderWayIsNotReplaced(t *testing.T) {
-	begun := []v1.StepRecord{{ID: "a", Result: "started", Backup: "/etc/kubernetes/transplant/backup/x"}}
+	begun := []v1.StepRecord{{ID: "a", Result: v1.StepResultStarted, Backup: "/etc/kubernetes/transplant/backup/x"}}
 	for _, c := range []struct {
 		name     string
 		phase    string
@@ -238,10 +238,10 @@ func TestTwoWritersOfAJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := theirs.Save(t.Context(), v1.StepRecord{ID: "a", Result: "started"}); err != nil {
+	if err := theirs.Save(t.Context(), v1.StepRecord{ID: "a", Result: v1.StepResultStarted}); err != nil {
 		t.Fatal(err)
 	}
-	if err := mine.Save(t.Context(), v1.StepRecord{ID: "b", Result: "started"}); err == nil || !strings.Contains(err.Error(), "another client wrote it") {
+	if err := mine.Save(t.Context(), v1.StepRecord{ID: "b", Result: v1.StepResultStarted}); err == nil || !strings.Contains(err.Error(), "another client wrote it") {
 		t.Errorf("a journal that somebody else wrote was overwritten: %v", err)
 	}
 }
@@ -262,10 +262,10 @@ func TestAWriteWhoseAnswerGotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: "started"}); err != nil || !lost.Load() {
+	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: v1.StepResultStarted}); err != nil || !lost.Load() {
 		t.Fatalf("an answer was lost: %v, %v", lost.Load(), err)
 	}
-	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: "done"}); err != nil {
+	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: v1.StepResultDone}); err != nil {
 		t.Errorf("the version that was written is not known: %v", err)
 	}
 }
@@ -348,7 +348,7 @@ func TestTextsOfOthersDoNotFillTheJournal(t *testing.T) {
 	}
 	notes := slices.Repeat([]string{long}, 3)
 	rec := v1.StepRecord{
-		ID: "kubelet/cp-1", Result: "started", Error: long, Notes: notes,
+		ID: "kubelet/cp-1", Result: v1.StepResultStarted, Error: long, Notes: notes,
 		Handovers: []v1.HandoverRecord{{Lease: "x", Note: long}}, Undo: &v1.UndoRecord{Reason: long},
 	}
 	if err := j.Save(t.Context(), rec); err != nil {

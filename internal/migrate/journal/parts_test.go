@@ -30,7 +30,7 @@ import (
 var everyRecord = flag.Bool("migrate.all", false, "write each record of five thousand workers by itself, as the engine does, and go on in another process behind each batch")
 
 // noisy is a record that does not shrink much when it is packed.
-func noisy(i int, result string) v1.StepRecord {
+func noisy(i int, result v1.StepResult) v1.StepRecord {
 	random := make([]byte, 64)
 	_, _ = rand.Read(random) // never fails
 	return v1.StepRecord{ID: fmt.Sprintf("step-%d", i), Started: noon, Result: result, BackupSHA256: hex.EncodeToString(random)}
@@ -68,9 +68,9 @@ func TestACrashBetweenAnyTwoWritesLeavesOneJournal(t *testing.T) {
 			if i == 20 {
 				rollback := noisyPlan().Plan
 				err = j.SetPhase(t.Context(), v1.RunRollingBack, &rollback, nil)
-			} else if err = j.Save(t.Context(), noisy(i%12, "started")); err == nil {
+			} else if err = j.Save(t.Context(), noisy(i%12, v1.StepResultStarted)); err == nil {
 				before = j.Doc()
-				err = j.Save(t.Context(), noisy(i%12, "done"))
+				err = j.Save(t.Context(), noisy(i%12, v1.StepResultDone))
 			}
 			after = j.Doc()
 		}
@@ -92,7 +92,7 @@ func TestACrashBetweenAnyTwoWritesLeavesOneJournal(t *testing.T) {
 			t.Fatalf("after %d writes the journal is neither that of before nor that of after (-before +read):\n%s", last, d)
 		}
 		for i := range 15 { // who goes on writes over what was left
-			if err := read.Save(t.Context(), noisy(i, "done")); err != nil {
+			if err := read.Save(t.Context(), noisy(i, v1.StepResultDone)); err != nil {
 				t.Fatalf("after %d writes: going on: %v", last, err)
 			}
 		}
@@ -122,7 +122,7 @@ func TestAProcessThatIsBehindSpoilsNoPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		if err := behind.Save(t.Context(), noisy(i, "done")); err != nil {
+		if err := behind.Save(t.Context(), noisy(i, v1.StepResultDone)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,12 +131,12 @@ func TestAProcessThatIsBehindSpoilsNoPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 40 { // goes through many parts while the other one sleeps
-		if err := ahead.Save(t.Context(), noisy(i, "done")); err != nil {
+		if err := ahead.Save(t.Context(), noisy(i, v1.StepResultDone)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 20 {
-		if err := behind.Save(t.Context(), noisy(100+i, "done")); err == nil || !strings.Contains(err.Error(), "another client wrote") {
+		if err := behind.Save(t.Context(), noisy(100+i, v1.StepResultDone)); err == nil || !strings.Contains(err.Error(), "another client wrote") {
 			t.Fatalf("the one that is behind wrote: %v", err)
 		}
 	}
@@ -161,7 +161,7 @@ func TestAReaderFollowsARunThatGoesOn(t *testing.T) {
 	next := 0
 	more := func() {
 		for range 12 {
-			if err := j.Save(t.Context(), noisy(next, "done")); err != nil {
+			if err := j.Save(t.Context(), noisy(next, v1.StepResultDone)); err != nil {
 				t.Error(err)
 			}
 			next++
@@ -278,7 +278,7 @@ func largest(s v1.Step, now time.Time, lean bool) v1.StepRecord {
 	r := v1.StepRecord{
 		ID:           s.ID,
 		Started:      now,
-		Result:       "started",
+		Result:       v1.StepResultStarted,
 		Backup:       main.Backup,
 		BackupSHA256: main.BackupSHA256,
 		BackupMode:   "0644",
@@ -291,7 +291,7 @@ func largest(s v1.Step, now time.Time, lean bool) v1.StepRecord {
 		Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/kubernetes/cloud.conf", "node-labels": "role=worker,zone=us-east-1a"},
 	}
 	if lean {
-		r.Ended, r.Result, r.AfterSHA256, r.Notes = &now, "done", main.AfterSHA256, []string{
+		r.Ended, r.Result, r.AfterSHA256, r.Notes = &now, v1.StepResultDone, main.AfterSHA256, []string{
 			"the certificate csr-" + noisy(0, "").BackupSHA256[:5] + " of " + s.Host + " waits for approval",
 		}
 		return r

@@ -486,7 +486,7 @@ func TestALockOutlastsTheStepThatTakesTheAPIServerAway(t *testing.T) {
 
 // One that claims more than any step asks for was planted: the operator would look at it for 68 years.
 func TestALockThatLastsLongerIsLookedAtForLonger(t *testing.T) {
-	newImage := v1.Step{Component: component.KAS, Edits: []v1.Edit{{Op: "setImage"}}}
+	newImage := v1.Step{Component: component.KAS, Edits: []v1.Edit{{Op: v1.EditSetImage}}}
 	if longest := step.TimeoutOf(newImage) + lockMargin; longest >= longestDuration {
 		t.Errorf("a step asks for %s", longest)
 	}

@@ -44,11 +44,11 @@ func (p *Progress) Saw(e step.Event) {
 	defer p.mu.Unlock()
 	at := slices.IndexFunc(p.doc.Steps, func(s v1.StepProgress) bool { return s.ID == e.Step.ID })
 	switch e.Kind {
-	case "done", "already-done", "failed", "resumed":
+	case step.EventDone, step.EventAlreadyDone, step.EventFailed, step.EventResumed:
 		if at >= 0 {
 			p.doc.Steps = slices.Delete(p.doc.Steps, at, at+1)
 		}
-	case "started", "progress", "waiting", "paused":
+	case step.EventStarted, step.EventProgress, step.EventWaiting, step.EventPaused:
 		if e.Step.ID == "" {
 			return
 		}

@@ -144,7 +144,7 @@ func TestProgressIsPublishedOnTheLock(t *testing.T) {
 	p := NewProgress("run-1", lock.Publish)
 	planned := v1.Step{ID: "roll/kube-controller-manager@cp-1"}
 	for i, message := range []string{"", "node a is not Ready", "node a is not Ready", strings.Repeat("ä", progressLimit)} {
-		p.Saw(step.Event{Kind: "waiting", Step: planned, Message: message, Time: noon.Add(time.Duration(i) * time.Second)})
+		p.Saw(step.Event{Kind: step.EventWaiting, Step: planned, Message: message, Time: noon.Add(time.Duration(i) * time.Second)})
 	}
 	for shown() == nil { // it is shown within the interval, and not only when the lock is renewed
 		waitedFor(held, clock)
@@ -159,7 +159,7 @@ func TestProgressIsPublishedOnTheLock(t *testing.T) {
 		!have.Steps[0].WaitingSince.Equal(noon.Add(3*time.Second)) {
 		t.Errorf("shown: %+v", have)
 	}
-	p.Saw(step.Event{Kind: "done", Step: planned, Time: noon})
+	p.Saw(step.Event{Kind: step.EventDone, Step: planned, Time: noon})
 	p.Disrupted("API watch: 1 reconnect")
 	for len(shown().Steps) > 0 {
 		waitedFor(held, clock)

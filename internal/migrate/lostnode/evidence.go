@@ -210,7 +210,7 @@ func listen(ctx context.Context, e *step.Env, node string) (string, error) {
 	if first.lease != "" {
 		e.Report(
 			v1.Step{},
-			"progress",
+			step.EventProgress,
 			fmt.Sprintf("looking for %s whether the kubelet of node %s renews its lease", quiet, node),
 		)
 	}

@@ -253,7 +253,7 @@ func HeldLease(ctx context.Context, e *step.Env, names, leases []string) (lease,
 			expired, err := e.LeaseClient.Expired(ctx, lease, &silence)
 			if !expired && err == nil && !isSaid {
 				isSaid = true
-				e.Report(v1.Step{}, "progress", fmt.Sprintf(
+				e.Report(v1.Step{}, step.EventProgress, fmt.Sprintf(
 					"lease %s is held by %s, which is named after a host that was taken out: looking for up to %s whether it runs out",
 					lease,
 					holder,

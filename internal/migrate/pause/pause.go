@@ -174,7 +174,7 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 			e.Env.Tell(
 				step.Event{
 					Time:    e.Env.Clock.Now(),
-					Kind:    "progress",
+					Kind:    step.EventProgress,
 					Message: "this run cannot be paused from elsewhere: " + err.Error(),
 				},
 			)
@@ -205,7 +205,7 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 			e.deferredReported = true
 			e.Env.Report(
 				before,
-				"progress",
+				step.EventProgress,
 				Describe(
 					*asked,
 				)+fmt.Sprintf(
@@ -236,7 +236,7 @@ func (e *Pauser) waitOut(ctx context.Context, asked v1.Pause, before v1.Step, st
 	if err := e.Env.Journal.SavePause(ctx, rec); err != nil {
 		return err
 	}
-	e.Env.Report(before, "paused", Describe(asked)+"; transplant resume lets it go on")
+	e.Env.Report(before, step.EventPaused, Describe(asked)+"; transplant resume lets it go on")
 	for {
 		select {
 		case <-ctx.Done():
@@ -256,7 +256,7 @@ func (e *Pauser) waitOut(ctx context.Context, asked v1.Pause, before v1.Step, st
 	if err := e.endPause(ctx, rec); err != nil {
 		return err
 	}
-	e.Env.Report(before, "resumed", fmt.Sprintf("resumed after %s", e.Env.Clock.Since(rec.From).Round(time.Second)))
+	e.Env.Report(before, step.EventResumed, fmt.Sprintf("resumed after %s", e.Env.Clock.Since(rec.From).Round(time.Second)))
 	return nil
 }
 

@@ -59,7 +59,7 @@ func imagesThere(ctx context.Context, e *step.Env, s v1.Step) error {
 		if err != nil {
 			return fmt.Errorf("%w; the old manager still runs, and nothing was changed", err)
 		}
-		e.Report(s, "progress", fmt.Sprintf("image %s is there and starts on host %s", w.image, w.host))
+		e.Report(s, step.EventProgress, fmt.Sprintf("image %s is there and starts on host %s", w.image, w.host))
 	}
 	why, err := tryDeployment(ctx, e, s)
 	if err != nil {
@@ -173,12 +173,12 @@ func listedImage(ctx context.Context, e *step.Env, s v1.Step, w wantedImage) {
 			n.Status.Images,
 			func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, w.image) },
 		) {
-		e.Report(s, "progress", fmt.Sprintf("node %s says that it has image %s", n.Name, w.image))
+		e.Report(s, step.EventProgress, fmt.Sprintf("node %s says that it has image %s", n.Name, w.image))
 		return
 	}
 	e.Report(
 		s,
-		"progress",
+		step.EventProgress,
 		fmt.Sprintf(
 			"whether host %s can pull image %s is not proven: the access to it cannot start a pod. No manager runs the loops until it has it; crictl pull %s there shows it",
 			w.host,

@@ -79,7 +79,7 @@ func StartsManager(s v1.Step) bool {
 // respect.
 func leavesLease(s v1.Step) bool {
 	return s.Component == component.CCM && slices.ContainsFunc(s.Edits, func(e v1.Edit) bool {
-		return e.Name == "enable-leader-migration" && e.Op == "unsetFlag"
+		return e.Name == "enable-leader-migration" && e.Op == v1.EditUnsetFlag
 	})
 }
 

@@ -58,7 +58,7 @@ func tryDeployment(ctx context.Context, e *step.Env, s v1.Step) (string, error) 
 	if apierrors.IsForbidden(err) {
 		e.Report(
 			s,
-			"progress",
+			step.EventProgress,
 			fmt.Sprintf(
 				"whether the manager of %s starts is not proven: no pod may be made in namespace %s to try it (%v). No manager runs the loops until it does",
 				start.Ref,
@@ -82,7 +82,7 @@ func tryDeployment(ctx context.Context, e *step.Env, s v1.Step) (string, error) 
 	}
 	e.Report(
 		s,
-		"progress",
+		step.EventProgress,
 		fmt.Sprintf("the manager of %s starts: image %s is there and knows its flags", start.Ref, p.Spec.Containers[0].Image),
 	)
 	return "", nil

@@ -84,12 +84,29 @@ type Options struct {
 	Hook func(point, step string)
 }
 
+// EventKind says what happened to a step.
+type EventKind string
+
+// Kinds of events. A step that ended has its result as the kind.
+const (
+	EventStarted  EventKind = "started"
+	EventProgress EventKind = "progress"
+	// EventWaiting comes with each look at what is waited for.
+	EventWaiting     EventKind = "waiting"
+	EventPaused      EventKind = "paused"
+	EventResumed     EventKind = "resumed"
+	EventDeferred    EventKind = "deferred"
+	EventDone                  = EventKind(v1.StepResultDone)
+	EventAlreadyDone           = EventKind(v1.StepResultAlreadyDone)
+	EventSkipped               = EventKind(v1.StepResultSkipped)
+	EventFailed                = EventKind(v1.StepResultFailed)
+)
+
 // Event is something that happened to a step.
 type Event struct {
-	Time time.Time
-	Step v1.Step
-	// Kind is started, progress, waiting (told at every look), done, already-done, deferred, failed, paused, resumed.
-	Kind    string
+	Time    time.Time
+	Step    v1.Step
+	Kind    EventKind
 	Message string
 	// Number of the step in the plan, from 1, and how many there are.
 	Number, Total int
@@ -193,7 +210,7 @@ func NewEnv(o Options, j *journal.Journal) *Env {
 var ErrInterrupted = errors.New("interrupted between two steps")
 
 // Report reports an event of a step to the operator.
-func (e *Env) Report(s v1.Step, kind, message string) {
+func (e *Env) Report(s v1.Step, kind EventKind, message string) {
 	s.ID, _, _ = strings.Cut(s.ID, trust.MovingInfix) // a part of the step that an onlooker knows
 	e.Tell(
 		Event{Time: e.Clock.Now(), Step: s, Kind: kind, Message: message, Number: e.Numbers[s.ID], Total: len(e.Plan.Steps)},

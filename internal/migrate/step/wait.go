@@ -58,7 +58,7 @@ func (e *Env) Poll(ctx context.Context, limit, interval time.Duration, f func(co
 // changes.
 func (e *Env) ReportWaiting(s v1.Step, reason string, since time.Time) {
 	if e.Clock.Since(since) >= SettleInterval { // the first look of a step that is done at once is not worth a word
-		e.Report(s, "waiting", reason)
+		e.Report(s, EventWaiting, reason)
 	}
 }
 
@@ -112,7 +112,7 @@ func (e *Env) Note(s v1.Step, rec *v1.StepRecord, sentence string) {
 		return
 	}
 	rec.Notes = append(rec.Notes, sentence)
-	e.Report(s, "progress", sentence)
+	e.Report(s, EventProgress, sentence)
 }
 
 const opImage = "setImage"
@@ -146,7 +146,7 @@ func (e *Env) WaitFor(
 
 // WithProgress hands on who is told what a host is waited for, and whether the operator has asked to stop.
 func (e *Env) WithProgress(ctx context.Context, s v1.Step) context.Context {
-	ctx = hostaccess.WithProgress(ctx, func(message string) { e.Report(s, "progress", message) })
+	ctx = hostaccess.WithProgress(ctx, func(message string) { e.Report(s, EventProgress, message) })
 	return hostaccess.WithStopping(ctx, e.Stopping)
 }
 

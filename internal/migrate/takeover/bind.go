@@ -94,7 +94,7 @@ func isAbandoned(ctx context.Context, e *step.Env, s v1.Step, lease string, sile
 	}
 	e.Report(
 		s,
-		"progress",
+		step.EventProgress,
 		fmt.Sprintf("lease %s has no holder: the last one is gone, and every manager says that it does not lead by it", lease),
 	)
 	return true

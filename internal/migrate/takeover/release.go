@@ -114,7 +114,7 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 		return err
 	}
 	if r.Note != "" {
-		e.Report(s, "progress", fmt.Sprintf("lease %s was left alone: %s", r.Lease, r.Note))
+		e.Report(s, step.EventProgress, fmt.Sprintf("lease %s was left alone: %s", r.Lease, r.Note))
 		return nil
 	}
 	ended := e.Clock.Now().UTC()
@@ -131,14 +131,14 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	r.NextHolder = out.Holder
 	if !out.Released {
 		r.Note = out.Reason
-		e.Report(s, "progress", fmt.Sprintf("lease %s was left alone: %s", r.Lease, out.Reason))
+		e.Report(s, step.EventProgress, fmt.Sprintf("lease %s was left alone: %s", r.Lease, out.Reason))
 		return nil
 	}
 	now := e.Clock.Now().UTC()
 	r.Released = &now
 	e.Report(
 		s,
-		"progress",
+		step.EventProgress,
 		fmt.Sprintf("%s on %s has ended (pid %d); released lease %s", r.Component, r.Host, r.PID, r.Lease),
 	)
 	return nil
@@ -170,7 +170,7 @@ func AwaitTakeover(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecor
 			return err == nil && holder != "" && holder != r.Holder, nil
 		})
 		if err != nil {
-			e.Report(s, "progress", fmt.Sprintf(
+			e.Report(s, step.EventProgress, fmt.Sprintf(
 				"no manager has taken lease %s over for %s: it is held by %s",
 				r.Lease,
 				takeoverBudget,
@@ -270,12 +270,12 @@ func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	}
 	if r.NextHolder = out.Holder; !out.Released {
 		r.Note = out.Reason
-		e.Report(s, "progress", fmt.Sprintf("lease %s was left alone: %s", r.Lease, out.Reason))
+		e.Report(s, step.EventProgress, fmt.Sprintf("lease %s was left alone: %s", r.Lease, out.Reason))
 		return nil
 	}
 	now := e.Clock.Now().UTC()
 	r.Released = &now
-	e.Report(s, "progress", fmt.Sprintf("pod %s (%s) has ended; released lease %s", r.Host, r.Component, r.Lease))
+	e.Report(s, step.EventProgress, fmt.Sprintf("pod %s (%s) has ended; released lease %s", r.Host, r.Component, r.Lease))
 	return nil
 }
 

@@ -212,7 +212,7 @@ func judgeMoving(doc v1.Journal, r v1.StepRecord, scope handoverScope, live *v1.
 	if err := allowed.CheckStep(&doc.Plan, s, live); err != nil {
 		return err
 	}
-	if r.Result == "started" && s.Kind != v1.StepStartUnit {
+	if r.Result == v1.StepResultStarted && s.Kind != v1.StepStartUnit {
 		return scope.checkManifest(r.Path, live)
 	}
 	return nil

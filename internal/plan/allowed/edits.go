@@ -17,7 +17,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
-	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // flagRule says which value of a flag a migration sets; the empty value asks whether it takes the flag out.
@@ -70,7 +69,11 @@ var editable = map[string]map[string]flagRule{
 			"",
 			"true",
 		),
-		"leader-migration-config":     exactly("", layout.KCMMigration, layout.SeedMigrationDir+"/"+layout.SeedMigrationKCM),
+		"leader-migration-config": exactly(
+			"",
+			layout.KCMMigration,
+			layout.SeedMigrationDir+"/"+layout.SeedMigrationKCM,
+		),
 		"leader-elect-retry-period":   duration,
 		"leader-elect-renew-deadline": duration,
 	},
@@ -119,15 +122,15 @@ func CheckUndo(s v1.Step, original []v1.Edit, o v1.Options) error {
 			return fmt.Errorf("%s of %s takes no edit of the step back", e.Op, e.Name)
 		}
 		switch e.Op {
-		case "setFlag", "unsetFlag":
+		case v1.EditSetFlag, v1.EditUnsetFlag:
 			if !IsEditable(s.Component, e.Name, o) {
 				return fmt.Errorf("flag --%s of %s is none that a migration changes", e.Name, s.Component)
 			}
-		case planstep.OpSetVersion:
+		case v1.EditSetVersion:
 			if e.Name != layout.FieldKubernetesVersion {
 				return fmt.Errorf("%s of %s is no change of a version that a migration makes", e.Op, e.Name)
 			}
-		case "addHostPath", "removeHostPath":
+		case v1.EditAddHostPath, v1.EditRemoveHostPath:
 			if layout.IsGuarded(e.Value) {
 				return fmt.Errorf("%s is no cloud config", e.Value)
 			}
@@ -144,12 +147,12 @@ func CheckUndo(s v1.Step, original []v1.Edit, o v1.Options) error {
 // undoes reports whether an edit may be what takes another one back.
 func undoes(e, of v1.Edit) bool {
 	switch of.Op {
-	case "setFlag", "unsetFlag":
-		return e.Name == of.Name && (e.Op == "setFlag" || e.Op == "unsetFlag" && of.Op == "setFlag")
-	case "removeHostPath":
-		return e.Name == of.Name && e.Value == of.Value && e.Op == "addHostPath"
-	case "addHostPath":
-		return e.Name == of.Name && e.Value == of.Value && e.Op == "removeHostPath"
+	case v1.EditSetFlag, v1.EditUnsetFlag:
+		return e.Name == of.Name && (e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag && of.Op == v1.EditSetFlag)
+	case v1.EditRemoveHostPath:
+		return e.Name == of.Name && e.Value == of.Value && e.Op == v1.EditAddHostPath
+	case v1.EditAddHostPath:
+		return e.Name == of.Name && e.Value == of.Value && e.Op == v1.EditRemoveHostPath
 	default:
 		return e.Op == of.Op && e.Name == of.Name
 	}
@@ -198,7 +201,7 @@ func (j Judge) CheckEdits(s v1.Step) error {
 const mostReplicas = 100
 
 func (j Judge) edit(s v1.Step, e v1.Edit) error {
-	if e.Path != "" && e.Op != planstep.OpMountConfigMap &&
+	if e.Path != "" && e.Op != v1.EditMountConfigMap &&
 		(s.Kind != v1.StepKubelet || !slices.Contains(append([]string{s.Path}, s.Files...), e.Path)) {
 		return fmt.Errorf("edit %s of %s is in %s, which the step does not name among its files", e.Op, e.Name, e.Path)
 	}
@@ -206,17 +209,21 @@ func (j Judge) edit(s v1.Step, e v1.Edit) error {
 		return fmt.Errorf("edit %s of %q has a value of several lines", e.Op, e.Name)
 	}
 	switch e.Op {
-	case "setFlag", "unsetFlag":
+	case v1.EditSetFlag, v1.EditUnsetFlag:
 		return j.flag(s.Component, e)
-	case "addHostPath", "removeHostPath", planstep.OpMountConfigMap, planstep.OpUnmount:
+	case v1.EditAddHostPath, v1.EditRemoveHostPath, v1.EditMountConfigMap, v1.EditUnmount:
 		return j.mount(s, e)
-	case planstep.OpSetImage, planstep.OpSetVersion:
+	case v1.EditSetImage, v1.EditSetVersion:
 		return j.version(s, e)
-	case planstep.OpSetGate, planstep.OpUnsetGate:
+	case v1.EditSetGate, v1.EditUnsetGate:
 		goes := slices.Contains([]string{flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials}, e.Name)
-		if s.Kind != v1.StepKubelet || !j.gate(e.Name) || goes != (e.Op == planstep.OpUnsetGate) ||
+		if s.Kind != v1.StepKubelet || !j.gate(e.Name) || goes != (e.Op == v1.EditUnsetGate) ||
 			!goes && e.Value != flagvalue.GateOn {
-			return fmt.Errorf("gate %s=%s is none that a migration changes in a kubelet's configuration", e.Name, e.Value)
+			return fmt.Errorf(
+				"gate %s=%s is none that a migration changes in a kubelet's configuration",
+				e.Name,
+				e.Value,
+			)
 		}
 	default:
 		return fmt.Errorf("%q is no edit that this version of transplant knows", e.Op)
@@ -227,7 +234,7 @@ func (j Judge) edit(s v1.Step, e v1.Edit) error {
 // mount says what is wrong with a mount that a step adds or removes.
 func (j Judge) mount(s v1.Step, e v1.Edit) error {
 	switch e.Op {
-	case "addHostPath":
+	case v1.EditAddHostPath:
 		if e.Value != layout.KCMMigration || e.PathType != "File" || s.Component != component.KCM || s.Ref != "" {
 			return fmt.Errorf(
 				"%s gets no mount of %s: the only file that a migration mounts there is %s",
@@ -236,7 +243,7 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 				layout.KCMMigration,
 			)
 		}
-	case "removeHostPath":
+	case v1.EditRemoveHostPath:
 		own := map[string]string{component.KCM: layout.KCMMigration, component.CCM: layout.CCMMigration}[s.Component]
 		if e.Value != own && !j.cloudConfigMount(s, e.Value) {
 			return fmt.Errorf(
@@ -247,7 +254,7 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 		}
 	default:
 		if e.Name != layout.MigrationVolume ||
-			e.Op == planstep.OpMountConfigMap && (e.Value != layout.SeedMigration || e.Path != layout.SeedMigrationDir) {
+			e.Op == v1.EditMountConfigMap && (e.Value != layout.SeedMigration || e.Path != layout.SeedMigrationDir) {
 			return fmt.Errorf(
 				"volume %s (ConfigMap %s at %s) is not the one with the leader migration configs",
 				e.Name,
@@ -280,17 +287,24 @@ func (j Judge) cloudConfigMount(s v1.Step, at string) bool {
 func (j Judge) flag(component string, e v1.Edit) error {
 	rule := editable[component][e.Name]
 	value := e.Value
-	if e.Op == "unsetFlag" {
+	if e.Op == v1.EditUnsetFlag {
 		value = ""
 	}
 	switch {
 	case rule == nil &&
-		(e.Op == "unsetFlag" && j.dropped(component, e.Name) || e.Op == "setFlag" && len(j.replaced(component, e.Name)) > 0):
+		(e.Op == v1.EditUnsetFlag && j.dropped(component, e.Name) ||
+			e.Op == v1.EditSetFlag && len(j.replaced(component, e.Name)) > 0):
 		return nil // on a host its value is compared as well
 	case rule == nil:
 		return fmt.Errorf("flag --%s of %s is none that a migration changes", e.Name, component)
-	case e.Op == "setFlag" && value == "", !rule(j, value):
-		return fmt.Errorf("%s of --%s to %q in %s is no change that a migration makes", e.Op, e.Name, e.Value, component)
+	case e.Op == v1.EditSetFlag && value == "", !rule(j, value):
+		return fmt.Errorf(
+			"%s of --%s to %q in %s is no change that a migration makes",
+			e.Op,
+			e.Name,
+			e.Value,
+			component,
+		)
 	}
 	return nil
 }
@@ -330,8 +344,8 @@ func (j Judge) version(s v1.Step, e v1.Edit) error {
 			e.Name,
 			e.Value,
 		)
-	case e.Op == planstep.OpSetImage && (e.Name != s.Component || !slices.Contains(component.Versioned, e.Name)),
-		e.Op == planstep.OpSetVersion && (e.Name != layout.FieldKubernetesVersion || s.Ref != layout.KubeadmConfigRef):
+	case e.Op == v1.EditSetImage && (e.Name != s.Component || !slices.Contains(component.Versioned, e.Name)),
+		e.Op == v1.EditSetVersion && (e.Name != layout.FieldKubernetesVersion || s.Ref != layout.KubeadmConfigRef):
 		return fmt.Errorf("%s of %s is no change of a version that a migration makes", e.Op, e.Name)
 	case !tag.MatchString(e.Value) || have != want:
 		return fmt.Errorf(
@@ -356,7 +370,7 @@ func CheckOnlyEditable(component string, nowCommand, nowArgs, backCommand, backA
 	var edits []v1.Edit
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		if IsEditable(component, name, o) {
-			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: name})
+			edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: name})
 		}
 	}
 	a, b, err := commandline.ApplyArguments(nowCommand, nowArgs, edits)

@@ -10,7 +10,6 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
-	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/safeyaml"
@@ -87,10 +86,10 @@ func Blank(p *v1.Plan, s v1.Step) []v1.Edit {
 		_, edits := planstep.EditsByFile(o)
 		for _, e := range edits[s.Path] {
 			switch e.Op {
-			case "setFlag":
-				e.Op, e.Value = "unsetFlag", ""
-			case kubeletfile.OpSetGate:
-				e.Op, e.Value = kubeletfile.OpUnsetGate, ""
+			case v1.EditSetFlag:
+				e.Op, e.Value = v1.EditUnsetFlag, ""
+			case v1.EditSetGate:
+				e.Op, e.Value = v1.EditUnsetGate, ""
 			}
 			out = append(out, e)
 		}
@@ -118,7 +117,7 @@ func CheckImage(p *v1.Plan, s v1.Step, seen string, back []byte) error {
 		return fmt.Errorf("the backup of %s: %w", s.Path, err)
 	}
 	have, of := m.Image(), seen
-	if slices.ContainsFunc(editsOf(p, s), func(e v1.Edit) bool { return e.Op == planstep.OpSetImage }) {
+	if slices.ContainsFunc(editsOf(p, s), func(e v1.Edit) bool { return e.Op == v1.EditSetImage }) {
 		var errs [2]error
 		have, _, errs[0] = controlplane.SplitImage(have)
 		of, _, errs[1] = controlplane.SplitImage(of)
@@ -149,12 +148,12 @@ func unedited(s v1.Step, edits []v1.Edit, data []byte) (any, error) {
 	var blank []v1.Edit
 	for _, e := range edits {
 		switch e.Op {
-		case "setFlag", "unsetFlag":
-			e = v1.Edit{Op: "unsetFlag", Name: e.Name}
-		case "addHostPath", "removeHostPath":
-			e = v1.Edit{Op: "removeHostPath", Name: e.Name, Value: e.Value}
-		case planstep.OpSetImage:
-			e = v1.Edit{Op: planstep.OpSetImage, Name: s.Component, Value: anyTag}
+		case v1.EditSetFlag, v1.EditUnsetFlag:
+			e = v1.Edit{Op: v1.EditUnsetFlag, Name: e.Name}
+		case v1.EditAddHostPath, v1.EditRemoveHostPath:
+			e = v1.Edit{Op: v1.EditRemoveHostPath, Name: e.Name, Value: e.Value}
+		case v1.EditSetImage:
+			e = v1.Edit{Op: v1.EditSetImage, Name: s.Component, Value: anyTag}
 		default:
 			return nil, fmt.Errorf("%s of %s is no edit of a manifest", e.Op, e.Name)
 		}

@@ -44,11 +44,11 @@ func CheckFlags(p *v1.Plan, s v1.Step, bases ...map[string]string) error {
 // flags are those right before the step; else later steps of the plan may have changed them already.
 func changes(j Judge, s v1.Step, isNow bool, bases []map[string]string) error {
 	for _, e := range s.Edits {
-		if e.Op != "setFlag" && e.Op != "unsetFlag" {
+		if e.Op != v1.EditSetFlag && e.Op != v1.EditUnsetFlag {
 			continue
 		}
 		value := e.Value
-		if e.Op == "unsetFlag" {
+		if e.Op == v1.EditUnsetFlag {
 			value = ""
 		}
 		var errs []error
@@ -342,9 +342,9 @@ func onHost(j Judge, s v1.Step) error {
 	for _, e := range s.Edits {
 		c := clusterview.FindComponent(*h, s.Component)
 		switch {
-		case e.Op == "setFlag" && e.Name == flagvalue.FlagHostname && h.NodeName != "" && e.Value != h.NodeName:
+		case e.Op == v1.EditSetFlag && e.Name == flagvalue.FlagHostname && h.NodeName != "" && e.Value != h.NodeName:
 			return fmt.Errorf("--%s=%s is not the name of node %s", flagvalue.FlagHostname, e.Value, h.NodeName)
-		case e.Op == planstep.OpSetImage && c != nil && c.Error == "":
+		case e.Op == v1.EditSetImage && c != nil && c.Error == "":
 			_, tag, err := controlplane.SplitImage(c.Image)
 			if err != nil {
 				return fmt.Errorf("image %s of %s on host %s: %w", c.Image, s.Component, s.Host, err)

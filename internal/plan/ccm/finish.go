@@ -39,18 +39,18 @@ func FinishDaemonSet(d *draft.Draft) {
 // finishEdits and what they find.
 func finishEdits(d *draft.Draft) ([]v1.Edit, map[string]string) {
 	edits := []v1.Edit{
-		{Op: "unsetFlag", Name: "enable-leader-migration"},
-		{Op: "unsetFlag", Name: "leader-migration-config"},
-		{Op: "unsetFlag", Name: "leader-elect-renew-deadline"},
-		{Op: "setFlag", Name: "leader-elect-retry-period", Value: RetryPeriod},
-		{Op: "removeHostPath", Name: "transplant-leader-migration", Value: layout.CCMMigration},
+		{Op: v1.EditUnsetFlag, Name: "enable-leader-migration"},
+		{Op: v1.EditUnsetFlag, Name: "leader-migration-config"},
+		{Op: v1.EditUnsetFlag, Name: "leader-elect-renew-deadline"},
+		{Op: v1.EditSetFlag, Name: "leader-elect-retry-period", Value: RetryPeriod},
+		{Op: v1.EditRemoveHostPath, Name: "transplant-leader-migration", Value: layout.CCMMigration},
 	}
 	was := map[string]string{"enable-leader-migration": "true", "leader-migration-config": layout.CCMMigration,
 		"leader-elect-renew-deadline": d.Options.RenewDeadline, "leader-elect-retry-period": d.Options.RetryPeriod}
 	if gates := ManagerGates(d); gates != "" {
 		edits, was[flagvalue.FlagFeatureGates] = append(
 			edits,
-			v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagFeatureGates},
+			v1.Edit{Op: v1.EditUnsetFlag, Name: flagvalue.FlagFeatureGates},
 		), gates
 	}
 	return edits, was

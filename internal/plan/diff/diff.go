@@ -243,7 +243,7 @@ func (o overlaid) Read(path string) ([]byte, error) {
 }
 
 func flagsOnly(in []v1.Edit) []v1.Edit {
-	return slices.DeleteFunc(planstep.WithoutHostPaths(in), func(e v1.Edit) bool { return e.Op == planstep.OpSetImage })
+	return slices.DeleteFunc(planstep.WithoutHostPaths(in), func(e v1.Edit) bool { return e.Op == v1.EditSetImage })
 }
 
 // written is what a step puts into a file; what would hold a token is described.
@@ -345,7 +345,7 @@ func (d *differ) editedWorkload(s v1.Step, text string) (string, error) {
 			trimmed := strings.TrimPrefix(strings.TrimSpace(line), "- ")
 			if !strings.HasPrefix(trimmed, "--"+e.Name+"=") && trimmed != "--"+e.Name {
 				out = append(out, line)
-			} else if e.Op == "setFlag" {
+			} else if e.Op == v1.EditSetFlag {
 				out = append(out, strings.Replace(line, trimmed, "--"+e.Name+"="+e.Value, 1))
 			}
 		}

@@ -32,7 +32,7 @@ func (d *differ) kubeletStep(s v1.Step) error {
 func isConfig(s v1.Step) bool {
 	return slices.ContainsFunc(
 		s.Edits,
-		func(e v1.Edit) bool { return e.Op == planstep.OpSetGate || e.Op == planstep.OpUnsetGate },
+		func(e v1.Edit) bool { return e.Op == v1.EditSetGate || e.Op == v1.EditUnsetGate },
 	)
 }
 

@@ -62,9 +62,9 @@ func (d *Draft) Add(s v1.Step) {
 	}
 	for _, e := range s.Edits {
 		switch e.Op {
-		case "setFlag":
+		case v1.EditSetFlag:
 			flags[e.Name] = e.Value
-		case "unsetFlag":
+		case v1.EditUnsetFlag:
 			delete(flags, e.Name)
 		}
 	}
@@ -73,7 +73,7 @@ func (d *Draft) Add(s v1.Step) {
 
 // noteImage remembers the image that a step gives to its component.
 func (d *Draft) noteImage(s v1.Step) {
-	if !slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == planstep.OpSetImage }) {
+	if !slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == v1.EditSetImage }) {
 		return
 	}
 	for _, c := range s.Changes {

@@ -42,21 +42,21 @@ func APIServerEdits(d *draft.Draft, api *v1.Component) []v1.Edit {
 		n = d.APIMinor
 	}
 	if api.Flags["cloud-provider"] == d.Provider.Name {
-		edits = append(edits, v1.Edit{Op: "setFlag", Name: "cloud-provider", Value: "external"})
+		edits = append(edits, v1.Edit{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"})
 		if f, held := catalogue.FlagAt(component.KAS, "cloud-provider", n); held && !f.Known {
-			edits[0] = v1.Edit{Op: "unsetFlag", Name: "cloud-provider"}
+			edits[0] = v1.Edit{Op: v1.EditUnsetFlag, Name: "cloud-provider"}
 		}
 		if _, ok := api.Flags[flagvalue.FlagCloudConfig]; ok {
-			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagCloudConfig})
+			edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: flagvalue.FlagCloudConfig})
 		}
 	}
 	plugins := flagvalue.SplitList(api.Flags["enable-admission-plugins"])
 	if slices.Contains(plugins, flagvalue.PluginPVLabels) {
 		rest := slices.DeleteFunc(plugins, func(p string) bool { return p == flagvalue.PluginPVLabels })
 		if len(rest) == 0 {
-			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "enable-admission-plugins"})
+			edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "enable-admission-plugins"})
 		} else {
-			edits = append(edits, v1.Edit{Op: "setFlag", Name: "enable-admission-plugins", Value: strings.Join(rest, ",")})
+			edits = append(edits, v1.Edit{Op: v1.EditSetFlag, Name: "enable-admission-plugins", Value: strings.Join(rest, ",")})
 		}
 	}
 	// From 1.29 on it compares both gates with --cloud-provider and does not start when they disagree, though it has no

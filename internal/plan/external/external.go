@@ -18,11 +18,11 @@ import (
 func EnableLeaderMigration(d *draft.Draft, h v1.Host) {
 	m := d.ComponentAfter(h, component.KCM)
 	edits := []v1.Edit{
-		{Op: "setFlag", Name: "enable-leader-migration", Value: "true"},
-		{Op: "setFlag", Name: "leader-migration-config", Value: layout.KCMMigration},
-		{Op: "setFlag", Name: "leader-elect-retry-period", Value: d.Options.RetryPeriod},
-		{Op: "setFlag", Name: "leader-elect-renew-deadline", Value: d.Options.RenewDeadline},
-		{Op: "addHostPath", Name: "transplant-leader-migration", Value: layout.KCMMigration, PathType: "File"},
+		{Op: v1.EditSetFlag, Name: "enable-leader-migration", Value: "true"},
+		{Op: v1.EditSetFlag, Name: "leader-migration-config", Value: layout.KCMMigration},
+		{Op: v1.EditSetFlag, Name: "leader-elect-retry-period", Value: d.Options.RetryPeriod},
+		{Op: v1.EditSetFlag, Name: "leader-elect-renew-deadline", Value: d.Options.RenewDeadline},
+		{Op: v1.EditAddHostPath, Name: "transplant-leader-migration", Value: layout.KCMMigration, PathType: "File"},
 	}
 	n, _ := d.MinorOf(m) // aim has asked
 	edits = append(
@@ -76,26 +76,26 @@ func ManagerEdits(d *draft.Draft, m *v1.Component) []v1.Edit { return ManagerEdi
 // move. The provider stays as volume plugin where volumes need it. They also put back the election periods of was,
 // which is m as it was before.
 func ManagerEditsSince(d *draft.Draft, m, was *v1.Component) []v1.Edit {
-	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
+	edits := []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}
 	if d.Volumes.KeepProvider() {
-		edits = append(edits, v1.Edit{Op: "setFlag", Name: flagvalue.FlagVolumePlugin, Value: d.Provider.Name})
+		edits = append(edits, v1.Edit{Op: v1.EditSetFlag, Name: flagvalue.FlagVolumePlugin, Value: d.Provider.Name})
 	} else if _, set := m.Flags[flagvalue.FlagCloudConfig]; set {
-		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagCloudConfig})
+		edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: flagvalue.FlagCloudConfig})
 	}
 	if d.Options.Strategy == planstep.LeaderMigration {
 		edits = append(
 			edits,
-			v1.Edit{Op: "unsetFlag", Name: "enable-leader-migration"},
-			v1.Edit{Op: "unsetFlag", Name: "leader-migration-config"},
+			v1.Edit{Op: v1.EditUnsetFlag, Name: "enable-leader-migration"},
+			v1.Edit{Op: v1.EditUnsetFlag, Name: "leader-migration-config"},
 		)
 		for _, f := range []string{"leader-elect-retry-period", "leader-elect-renew-deadline"} {
 			if v, ok := was.Flags[f]; ok {
-				edits = append(edits, v1.Edit{Op: "setFlag", Name: f, Value: v})
+				edits = append(edits, v1.Edit{Op: v1.EditSetFlag, Name: f, Value: v})
 			} else {
-				edits = append(edits, v1.Edit{Op: "unsetFlag", Name: f})
+				edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: f})
 			}
 		}
-		edits = append(edits, v1.Edit{Op: "removeHostPath", Name: "transplant-leader-migration", Value: layout.KCMMigration})
+		edits = append(edits, v1.Edit{Op: v1.EditRemoveHostPath, Name: "transplant-leader-migration", Value: layout.KCMMigration})
 	}
 	n, _ := d.MinorAfterUpgrade(m) // aim has asked
 	edits = append(

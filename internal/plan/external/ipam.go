@@ -90,9 +90,9 @@ func NodeIPAMEdits(d *draft.Draft, m *v1.Component, minor int) []v1.Edit {
 	if !d.MoveIPAM {
 		return nil
 	}
-	edits := []v1.Edit{{Op: "setFlag", Name: "controllers", Value: ControllersWithoutIPAM(d, m, minor)}}
+	edits := []v1.Edit{{Op: v1.EditSetFlag, Name: "controllers", Value: ControllersWithoutIPAM(d, m, minor)}}
 	if m.Flags["cidr-allocator-type"] == flagvalue.CloudAllocator {
-		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "cidr-allocator-type"})
+		edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "cidr-allocator-type"})
 	}
 	return edits
 }

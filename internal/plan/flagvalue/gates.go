@@ -103,9 +103,9 @@ func EditGates(current, comp string, minor int, changes []GateChange) []v1.Edit 
 	case value == current:
 		return nil
 	case value == "":
-		return []v1.Edit{{Op: "unsetFlag", Name: FlagFeatureGates}}
+		return []v1.Edit{{Op: v1.EditUnsetFlag, Name: FlagFeatureGates}}
 	}
-	return []v1.Edit{{Op: "setFlag", Name: FlagFeatureGates, Value: value}}
+	return []v1.Edit{{Op: v1.EditSetFlag, Name: FlagFeatureGates, Value: value}}
 }
 
 func changeGate(value string, c GateChange, is catalogue.Gate) string {

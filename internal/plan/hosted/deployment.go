@@ -156,9 +156,9 @@ func checkDeployable(d *draft.Draft, m *v1.Component) error {
 }
 
 func externalEdits(m *v1.Component) []v1.Edit {
-	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
+	edits := []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}
 	if _, ok := m.Flags["cloud-config"]; ok {
-		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "cloud-config"})
+		edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "cloud-config"})
 	}
 	return edits
 }

@@ -28,9 +28,9 @@ func finishLeaderMigration(d *draft.Draft) {
 		Successors: []string{component.CCM},
 		Requires:   []string{"cluster:uid", "seed:uid"},
 		Edits: []v1.Edit{
-			{Op: "unsetFlag", Name: "enable-leader-migration"},
-			{Op: "unsetFlag", Name: "leader-migration-config"},
-			{Op: planstep.OpUnmount, Name: layout.MigrationVolume},
+			{Op: v1.EditUnsetFlag, Name: "enable-leader-migration"},
+			{Op: v1.EditUnsetFlag, Name: "leader-migration-config"},
+			{Op: v1.EditUnmount, Name: layout.MigrationVolume},
 		},
 		Changes: []v1.Change{
 			{Field: "--enable-leader-migration", Before: "true"},

@@ -77,13 +77,13 @@ func enableLeaderMigration(d *draft.Draft, m *v1.Component) {
 		Expect: expectOwners(d, draft.OwnedBy(component.KCM)),
 		Edits: []v1.Edit{
 			{
-				Op:    planstep.OpMountConfigMap,
+				Op:    v1.EditMountConfigMap,
 				Name:  layout.MigrationVolume,
 				Value: layout.SeedMigration,
 				Path:  layout.SeedMigrationDir,
 			},
-			{Op: "setFlag", Name: "enable-leader-migration", Value: "true"},
-			{Op: "setFlag", Name: "leader-migration-config", Value: layout.SeedMigrationDir + "/" + layout.SeedMigrationKCM},
+			{Op: v1.EditSetFlag, Name: "enable-leader-migration", Value: "true"},
+			{Op: v1.EditSetFlag, Name: "leader-migration-config", Value: layout.SeedMigrationDir + "/" + layout.SeedMigrationKCM},
 		},
 	})
 }
@@ -103,16 +103,16 @@ func switchLoopsOff(d *draft.Draft, m *v1.Component) {
 			component.KCM,
 		},
 		Expect: expectNowhere(d, component.KCM),
-		Edits:  []v1.Edit{{Op: "setFlag", Name: "controllers", Value: list}},
+		Edits:  []v1.Edit{{Op: v1.EditSetFlag, Name: "controllers", Value: list}},
 	}
 	if d.Options.Strategy == planstep.LeaderMigration {
 		s.Why = "the " + component.CCM + " is ready: when the pod that holds the migration lease has ended, its lease is released; the cloud provider stays for the volumes of machines that are not replaced yet"
 		s.Leases, s.Successors = []string{component.KCM, d.Options.LeaseName}, []string{component.CCM}
 		s.Edits = append(
 			s.Edits,
-			v1.Edit{Op: "unsetFlag", Name: "enable-leader-migration"},
-			v1.Edit{Op: "unsetFlag", Name: "leader-migration-config"},
-			v1.Edit{Op: planstep.OpUnmount, Name: layout.MigrationVolume},
+			v1.Edit{Op: v1.EditUnsetFlag, Name: "enable-leader-migration"},
+			v1.Edit{Op: v1.EditUnsetFlag, Name: "leader-migration-config"},
+			v1.Edit{Op: v1.EditUnmount, Name: layout.MigrationVolume},
 		)
 		s.Expect = flagvalue.MergeFlags(expectNowhere(d, component.KCM), expectOwners(d, draft.OwnedBy(component.CCM)))
 	}

@@ -53,9 +53,9 @@ func editWorkload(d *draft.Draft, c *v1.Component, s v1.Step) {
 	s.Changes = planstep.DescribeFlagEdits(s.Edits, c.Flags)
 	for _, e := range s.Edits {
 		switch e.Op {
-		case planstep.OpMountConfigMap:
+		case v1.EditMountConfigMap:
 			s.Changes = append(s.Changes, v1.Change{Field: "mount " + e.Path, After: "ConfigMap " + e.Value})
-		case planstep.OpUnmount:
+		case v1.EditUnmount:
 			s.Changes = append(s.Changes, v1.Change{Field: "mount of volume " + e.Name, Before: "mounted"})
 		}
 	}
@@ -63,9 +63,9 @@ func editWorkload(d *draft.Draft, c *v1.Component, s v1.Step) {
 	d.Add(s)
 	for _, e := range s.Edits {
 		switch e.Op {
-		case "setFlag":
+		case v1.EditSetFlag:
 			c.Flags = flagvalue.MergeFlags(c.Flags, map[string]string{e.Name: e.Value})
-		case "unsetFlag":
+		case v1.EditUnsetFlag:
 			c.Flags = flagvalue.MergeFlags(c.Flags, nil)
 			delete(c.Flags, e.Name)
 		}

@@ -105,7 +105,7 @@ func (r *planView) knownStarts() error {
 // knownEdit names a flag or a gate that an edit gives a component whose minor does not take it.
 func (r *planView) knownEdit(s v1.Step, e v1.Edit, minor int) error {
 	switch e.Op {
-	case planstep.OpSetGate:
+	case v1.EditSetGate:
 		if gate := catalogue.GateFor(
 			s.Component,
 			e.Name,
@@ -121,7 +121,7 @@ func (r *planView) knownEdit(s v1.Step, e v1.Edit, minor int) error {
 				minor,
 			)
 		}
-	case "setFlag":
+	case v1.EditSetFlag:
 		if f, held := catalogue.FlagAt(s.Component, e.Name, minor); held && !f.Known {
 			return fmt.Errorf("step %s sets --%s, which %s of 1.%d does not know", s.ID, e.Name, s.Component, minor)
 		}
@@ -340,7 +340,7 @@ func migrationOff(r *planView) error {
 		on := r.original(s, "enable-leader-migration") == "true"
 		for _, o := range r.Steps[:i+1] {
 			if e, ok := planstep.LastEdit(o, "enable-leader-migration"); ok && o.Component == component.KCM && o.Host == s.Host {
-				on = e.Op == "setFlag" && e.Value != "false"
+				on = e.Op == v1.EditSetFlag && e.Value != "false"
 			}
 		}
 		if on {
@@ -369,7 +369,7 @@ func kubeletIdentity(r *planView) error {
 	for _, i := range r.kubelets() {
 		s := r.Steps[i]
 		for _, e := range s.Edits {
-			if gate := e.Op == planstep.OpSetGate || e.Op == planstep.OpUnsetGate; gate && managedGate(e.Name) {
+			if gate := e.Op == v1.EditSetGate || e.Op == v1.EditUnsetGate; gate && managedGate(e.Name) {
 				continue
 			}
 			if !slices.Contains(kubeletFlags, e.Name) && e.Name != flagvalue.FlagHostname {
@@ -388,7 +388,7 @@ func (r *planView) keepsName(s v1.Step) error {
 	e, told := planstep.LastEdit(s, flagvalue.FlagHostname)
 	h := r.host(s.Host)
 	switch {
-	case told && e.Op != "setFlag":
+	case told && e.Op != v1.EditSetFlag:
 		return fmt.Errorf("step %s takes --%s away", s.ID, flagvalue.FlagHostname)
 	case h == nil || h.NodeName == "":
 		return nil
@@ -468,7 +468,7 @@ func kubeadmAgrees(r *planView) error {
 		args := r.snap.Kubeadm.ExtraArgs[kubeadm.Sections[comp]]
 		for flag, e := range final[comp] {
 			value, has := args[flag]
-			if !has || e.Op == "setFlag" && e.Value == value {
+			if !has || e.Op == v1.EditSetFlag && e.Value == value {
 				continue
 			}
 			if t := told[comp][flag]; t.Op != e.Op || t.Value != e.Value {
@@ -488,7 +488,7 @@ func (r *planView) lastEdits(match func(v1.Step) bool) map[string]map[string]v1.
 			out[s.Component] = map[string]v1.Edit{}
 		}
 		for _, e := range s.Edits {
-			if e.Op == "setFlag" || e.Op == "unsetFlag" { // a volume may be called as a flag is
+			if e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag { // a volume may be called as a flag is
 				out[s.Component][e.Name] = e
 			}
 		}
@@ -516,7 +516,7 @@ func startsAgain(r *planView) error {
 			}
 		}
 		for _, e := range s.Edits {
-			if e.Op == "setFlag" || e.Op == "unsetFlag" {
+			if e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag {
 				now[key][e.Name] = e.Value
 			}
 		}

@@ -76,7 +76,7 @@ func (r *planView) nothingInTree() error {
 // loopsOff reports whether a step switches every cloud loop off by --controllers.
 func loopsOff(s v1.Step) bool {
 	e, ok := planstep.LastEdit(s, "controllers")
-	if !ok || e.Op != "setFlag" {
+	if !ok || e.Op != v1.EditSetFlag {
 		return false
 	}
 	for _, l := range controllernames.CloudLoops {

@@ -70,7 +70,7 @@ func gatesSet(s v1.Step) flagvalue.Gates {
 		out = flagvalue.ParseGates(e.Value)
 	}
 	for _, e := range s.Edits {
-		if e.Op == planstep.OpSetGate {
+		if e.Op == v1.EditSetGate {
 			out[e.Name] = e.Value == flagvalue.GateOn
 		}
 	}

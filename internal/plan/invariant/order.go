@@ -139,7 +139,7 @@ func filesFirst(r *planView) error {
 			}
 		}
 		for _, e := range s.Edits {
-			if e.Op == "unsetFlag" {
+			if e.Op == v1.EditUnsetFlag {
 				delete(named[key], e.Name)
 			}
 		}
@@ -158,7 +158,7 @@ func (r *planView) names(i int) map[string]string {
 		}
 	}
 	for _, e := range r.Steps[i].Edits {
-		if e.Op == "setFlag" {
+		if e.Op == v1.EditSetFlag {
 			out[e.Name] = e.Value
 		}
 	}
@@ -283,7 +283,7 @@ func (r *planView) learnsLater(gate string, i int) string {
 			flagvalue.ParseGates(r.original(s, flagvalue.FlagFeatureGates))[gate] {
 			continue
 		}
-		if plugin, ok := planstep.LastEdit(s, flagvalue.FlagVolumePlugin); !ok || plugin.Op == "setFlag" {
+		if plugin, ok := planstep.LastEdit(s, flagvalue.FlagVolumePlugin); !ok || plugin.Op == v1.EditSetFlag {
 			return s.ID
 		}
 	}
@@ -333,16 +333,16 @@ func pluginStays(r *planView) error {
 		}
 		plugin, ok := planstep.LastEdit(s, flagvalue.FlagVolumePlugin)
 		if ok {
-			kept[s.Host] = plugin.Op == "setFlag"
+			kept[s.Host] = plugin.Op == v1.EditSetFlag
 		}
 		if config, drops := planstep.LastEdit(
 			s,
 			flagvalue.FlagCloudConfig,
 		); kept[s.Host] && drops &&
-			config.Op == "unsetFlag" {
+			config.Op == v1.EditUnsetFlag {
 			return fmt.Errorf("%s takes --%s away that --%s needs", s.ID, flagvalue.FlagCloudConfig, flagvalue.FlagVolumePlugin)
 		}
-		if i < last && (ok && plugin.Op == "unsetFlag" || r.unregistersNow(s)) {
+		if i < last && (ok && plugin.Op == v1.EditUnsetFlag || r.unregistersNow(s)) {
 			return fmt.Errorf("%s takes the in-tree plugin out before %s", s.ID, r.Steps[last].ID)
 		}
 	}
@@ -395,7 +395,7 @@ func credentialsFirst(r *planView) error {
 		s := r.Steps[i]
 		for _, flag := range []string{flagvalue.FlagCredentialConfig, flagvalue.FlagCredentialDir} {
 			e, ok := planstep.LastEdit(s, flag)
-			if !ok || e.Op != "setFlag" {
+			if !ok || e.Op != v1.EditSetFlag {
 				continue
 			}
 			there := slices.ContainsFunc(r.Steps[:i], func(o v1.Step) bool {

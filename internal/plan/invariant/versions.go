@@ -184,9 +184,9 @@ func applyFlags(flags map[string]string, edits []v1.Edit) {
 	for _, e := range edits {
 		switch {
 		case flags == nil:
-		case e.Op == "setFlag":
+		case e.Op == v1.EditSetFlag:
 			flags[e.Name] = e.Value
-		case e.Op == "unsetFlag":
+		case e.Op == v1.EditUnsetFlag:
 			delete(flags, e.Name)
 		}
 	}
@@ -217,7 +217,7 @@ func targetReached(r *planView) error {
 	reached := map[string]bool{}
 	for _, s := range r.Steps {
 		for _, e := range s.Edits {
-			if e.Op != planstep.OpSetImage && e.Op != planstep.OpSetVersion {
+			if e.Op != v1.EditSetImage && e.Op != v1.EditSetVersion {
 				continue
 			}
 			if !is(u, e.Value) {

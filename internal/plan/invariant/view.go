@@ -106,7 +106,7 @@ func (r *planView) history(flag string, f func(s v1.Step, before string, e v1.Ed
 		}
 		key := s.Host + "/" + s.Component + s.Ref
 		for _, e := range s.Edits {
-			if e.Name != flag || e.Op != "setFlag" && e.Op != "unsetFlag" {
+			if e.Name != flag || e.Op != v1.EditSetFlag && e.Op != v1.EditUnsetFlag {
 				continue
 			}
 			before, known := now[key]

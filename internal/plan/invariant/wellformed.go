@@ -211,17 +211,17 @@ func payload(s v1.Step) error {
 
 const sha256Digits = 64
 
-var ops = map[string]bool{
-	planstep.OpSetGate:        true,
-	planstep.OpUnsetGate:      true,
-	"setFlag":                 true,
-	"unsetFlag":               true,
-	"addHostPath":             true,
-	"removeHostPath":          true,
-	planstep.OpSetImage:       true,
-	planstep.OpSetVersion:     true,
-	planstep.OpMountConfigMap: true,
-	planstep.OpUnmount:        true,
+var ops = map[v1.EditOp]bool{
+	v1.EditSetGate:        true,
+	v1.EditUnsetGate:      true,
+	v1.EditSetFlag:        true,
+	v1.EditUnsetFlag:      true,
+	v1.EditAddHostPath:    true,
+	v1.EditRemoveHostPath: true,
+	v1.EditSetImage:       true,
+	v1.EditSetVersion:     true,
+	v1.EditMountConfigMap: true,
+	v1.EditUnmount:        true,
 }
 
 func patchable(s v1.Step) error {

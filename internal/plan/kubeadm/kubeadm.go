@@ -91,9 +91,9 @@ func componentEdits(d *draft.Draft, name string, k *v1.KubeadmConfig) []v1.Edit 
 		switch {
 		case told && set && now == value, !told && !set, !told && set == had && value == before:
 		case set:
-			edits = append(edits, v1.Edit{Op: "setFlag", Name: flag, Value: value})
+			edits = append(edits, v1.Edit{Op: v1.EditSetFlag, Name: flag, Value: value})
 		default:
-			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flag})
+			edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: flag})
 		}
 	}
 	if _, still := after[flagvalue.FlagCloudConfig]; !still && slices.Contains(changed, flagvalue.FlagCloudConfig) {
@@ -110,7 +110,7 @@ func changedFlags(d *draft.Draft, h v1.Host, name string) []string {
 			continue
 		}
 		for _, e := range s.Edits {
-			if e.Op == "setFlag" || e.Op == "unsetFlag" {
+			if e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag {
 				changed[e.Name] = true
 			}
 		}
@@ -140,7 +140,7 @@ func volumeEdits(name, file string, k *v1.KubeadmConfig) []v1.Edit {
 	var edits []v1.Edit
 	for _, v := range out.ExtraVolumes {
 		if v.HostPath == file {
-			edits = append(edits, v1.Edit{Op: "removeHostPath", Name: v.Name, Value: file})
+			edits = append(edits, v1.Edit{Op: v1.EditRemoveHostPath, Name: v.Name, Value: file})
 		}
 	}
 	return edits
@@ -223,7 +223,7 @@ func updateVersion(d *draft.Draft, k *v1.KubeadmConfig) {
 	if !d.Upgrade.IsWanted() || k.KubernetesVersion == d.Upgrade.Version {
 		return
 	}
-	edits := []v1.Edit{{Op: planstep.OpSetVersion, Name: layout.FieldKubernetesVersion, Value: d.Upgrade.Version}}
+	edits := []v1.Edit{{Op: v1.EditSetVersion, Name: layout.FieldKubernetesVersion, Value: d.Upgrade.Version}}
 	d.Add(v1.Step{
 		ID:              "patch/" + layout.KubeadmConfigRef + "/" + layout.FieldKubernetesVersion,
 		Phase:           planstep.PhaseKubeadm,

@@ -231,8 +231,8 @@ func credentialFlags(d *draft.Draft, h v1.Host) []v1.Edit {
 		return nil
 	}
 	return []v1.Edit{
-		{Op: "setFlag", Name: flagvalue.FlagCredentialConfig, Value: layout.CredentialConfig},
-		{Op: "setFlag", Name: flagvalue.FlagCredentialDir, Value: layout.CredentialDir},
+		{Op: v1.EditSetFlag, Name: flagvalue.FlagCredentialConfig, Value: layout.CredentialConfig},
+		{Op: v1.EditSetFlag, Name: flagvalue.FlagCredentialDir, Value: layout.CredentialDir},
 	}
 }
 

@@ -43,7 +43,7 @@ func placeEdits(h v1.Host, s *v1.Step, edits []v1.Edit) {
 // describeEdit is an edit as it is printed.
 func describeEdit(k *v1.Kubelet, e v1.Edit) v1.Change {
 	c := v1.Change{Field: "--" + e.Name, Before: k.Flags[e.Name], After: e.Value}
-	if e.Op == planstep.OpSetGate || e.Op == planstep.OpUnsetGate {
+	if e.Op == v1.EditSetGate || e.Op == v1.EditUnsetGate {
 		c.Field, c.Before = planstep.FieldGates+e.Name, ""
 		if on, said := k.Config.FeatureGates[e.Name]; said {
 			c.Before = fmt.Sprint(on)
@@ -69,7 +69,7 @@ func configGates(d *draft.Draft, h v1.Host) (forFlag []flagvalue.GateChange, edi
 		if inFile && !on {
 			edits = append(
 				edits,
-				v1.Edit{Op: planstep.OpSetGate, Name: g.Name, Value: flagvalue.GateOn, Path: gateFile(c, g.Name)},
+				v1.Edit{Op: v1.EditSetGate, Name: g.Name, Value: flagvalue.GateOn, Path: gateFile(c, g.Name)},
 			)
 		}
 		if inFlag || !inFile {
@@ -81,7 +81,7 @@ func configGates(d *draft.Draft, h v1.Host) (forFlag []flagvalue.GateChange, edi
 	}
 	for _, name := range removedGates(d, h) {
 		if on, said := c.FeatureGates[name]; said && !on {
-			edits = append(edits, v1.Edit{Op: planstep.OpUnsetGate, Name: name, Path: gateFile(c, name)})
+			edits = append(edits, v1.Edit{Op: v1.EditUnsetGate, Name: name, Path: gateFile(c, name)})
 		}
 	}
 	return forFlag, edits
@@ -107,7 +107,7 @@ func noteLeftGates(d *draft.Draft, h v1.Host, s v1.Step) {
 		return
 	}
 	for _, g := range []string{flagvalue.GateDisableCredentials, flagvalue.GateDisableProviders} {
-		taken := slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == planstep.OpUnsetGate && e.Name == g })
+		taken := slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == v1.EditUnsetGate && e.Name == g })
 		if on, said := h.Kubelet.Config.FeatureGates[g]; said && !on && !taken {
 			d.Note(
 				fmt.Sprintf(
@@ -154,9 +154,9 @@ func gateScript(edits []v1.Edit) string {
 	var b strings.Builder
 	for _, e := range edits {
 		switch e.Op {
-		case planstep.OpSetGate:
+		case v1.EditSetGate:
 			fmt.Fprintf(&b, ` -e "s|^\( *%s:\).*|\1 %s|"`, e.Name, e.Value)
-		case planstep.OpUnsetGate:
+		case v1.EditUnsetGate:
 			fmt.Fprintf(&b, ` -e "/^ *%s: false/d"`, e.Name)
 		}
 	}

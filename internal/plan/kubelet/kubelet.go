@@ -80,12 +80,12 @@ func inTreeHosts(d *draft.Draft) []v1.Host {
 // providerID and taints stay what they are.
 func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 	flags, n := h.Kubelet.Flags, d.KubeletMinor(h)
-	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
+	edits := []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}
 	if _, ok := flags[flagvalue.FlagCloudConfig]; ok {
-		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagCloudConfig})
+		edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: flagvalue.FlagCloudConfig})
 	}
 	if h.NodeName != "" && RegisteredName(h, d.FindNode(h.NodeName), flags[flagvalue.FlagHostname]) != h.NodeName {
-		edits = append(edits, v1.Edit{Op: "setFlag", Name: flagvalue.FlagHostname, Value: h.NodeName})
+		edits = append(edits, v1.Edit{Op: v1.EditSetFlag, Name: flagvalue.FlagHostname, Value: h.NodeName})
 	}
 	gates, inConfig := configGates(d, h)
 	credentials := credentialFlags(d, h)

@@ -11,7 +11,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
-	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // Commands are the commands with which an operator does a step by hand. Contents are taken out of the saved plan, so
@@ -185,18 +184,18 @@ func manifestScript(s v1.Step, flags map[string]string) string {
 	for _, e := range s.Edits {
 		_, there := flags[e.Name]
 		switch {
-		case e.Op == planstep.OpSetImage:
+		case e.Op == v1.EditSetImage:
 			fmt.Fprintf(&b, ` -e "s|^\( *image: .*/%s\):.*|\1:%s|"`, e.Name, e.Value)
-		case e.Op == "unsetFlag" && there:
+		case e.Op == v1.EditUnsetFlag && there:
 			fmt.Fprintf(&b, ` -e "/- --%s=/d"`, e.Name)
-		case e.Op == "setFlag" && there:
+		case e.Op == v1.EditSetFlag && there:
 			fmt.Fprintf(&b, ` -e "s|- --%s=.*|- --%s=%s|"`, e.Name, e.Name, e.Value)
-		case e.Op == "setFlag":
+		case e.Op == v1.EditSetFlag:
 			added += fmt.Sprintf(`\n\1- --%s=%s`, e.Name, e.Value)
-		case e.Op == "addHostPath":
+		case e.Op == v1.EditAddHostPath:
 			fmt.Fprintf(&b, ` -e "s|^\( *\)volumeMounts:$|&\n\1- mountPath: %[1]s\n\1  name: %[2]s\n\1  readOnly: true|"`+
 				` -e "s|^\( *\)volumes:$|&\n\1- hostPath:\n\1    path: %[1]s\n\1    type: %[3]s\n\1  name: %[2]s|"`, e.Value, e.Name, e.PathType)
-		case e.Op == "removeHostPath" && strings.HasPrefix(e.Value, layout.Dir+"/"):
+		case e.Op == v1.EditRemoveHostPath && strings.HasPrefix(e.Value, layout.Dir+"/"):
 			fmt.Fprintf(&b, ` -e "\|- mountPath: %[1]s$|,+2d" -e "/- hostPath:$/{N;\|path: %[1]s$|{N;N;d}}"`, e.Value)
 		}
 	}
@@ -211,7 +210,7 @@ func manifestScript(s v1.Step, flags map[string]string) string {
 func FlagScript(s v1.Step, flags map[string]string) string {
 	added := ""
 	for _, e := range s.Edits {
-		if _, there := flags[e.Name]; e.Op == "setFlag" && !there {
+		if _, there := flags[e.Name]; e.Op == v1.EditSetFlag && !there {
 			added += fmt.Sprintf(" --%s=%s", e.Name, e.Value)
 		}
 	}
@@ -219,10 +218,10 @@ func FlagScript(s v1.Step, flags map[string]string) string {
 	for _, e := range s.Edits {
 		value, there := flags[e.Name]
 		switch {
-		case e.Op == "setFlag" && there && value == e.Value && added == "":
-		case e.Op == "unsetFlag" && there:
+		case e.Op == v1.EditSetFlag && there && value == e.Value && added == "":
+		case e.Op == v1.EditUnsetFlag && there:
 			fmt.Fprintf(&b, ` -e "s| *--%s=[^ \"]*||"`, e.Name)
-		case e.Op == "setFlag" && there:
+		case e.Op == v1.EditSetFlag && there:
 			fmt.Fprintf(&b, ` -e "s|--%s=[^ \"]*|--%s=%s%s|"`, e.Name, e.Name, e.Value, added)
 			added = ""
 		}

@@ -15,24 +15,18 @@ func DescribeFlagEdits(edits []v1.Edit, flags map[string]string) []v1.Change {
 	var out []v1.Change
 	for _, e := range edits {
 		switch e.Op {
-		case "setFlag":
+		case v1.EditSetFlag:
 			out = append(out, v1.Change{Field: "--" + e.Name, Before: flags[e.Name], After: e.Value})
-		case "unsetFlag":
+		case v1.EditUnsetFlag:
 			out = append(out, v1.Change{Field: "--" + e.Name, Before: flags[e.Name]})
-		case "addHostPath":
+		case v1.EditAddHostPath:
 			out = append(out, v1.Change{Field: "volume " + e.Name, After: e.Value})
-		case "removeHostPath":
+		case v1.EditRemoveHostPath:
 			out = append(out, v1.Change{Field: "volume " + e.Name, Before: e.Value})
 		}
 	}
 	return out
 }
-
-// Operations on gates in a kubelet's configuration file.
-const (
-	OpSetGate   = "setGate"
-	OpUnsetGate = "unsetGate"
-)
 
 // EditsByFile are the edits of a step by the file that they change, and those files in the order in which the step
 // names them.
@@ -57,7 +51,7 @@ const FieldGates = "featureGates."
 func WithoutHostPaths(in []v1.Edit) []v1.Edit {
 	var out []v1.Edit
 	for _, e := range in {
-		if e.Op != "addHostPath" && e.Op != "removeHostPath" {
+		if e.Op != v1.EditAddHostPath && e.Op != v1.EditRemoveHostPath {
 			out = append(out, e)
 		}
 	}
@@ -79,7 +73,7 @@ func ChangesComponent(s v1.Step) bool {
 // LastEdit returns the last edit of a flag in a step.
 func LastEdit(s v1.Step, flag string) (v1.Edit, bool) {
 	for _, e := range slices.Backward(s.Edits) {
-		if e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") {
+		if e.Name == flag && (e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag) {
 			return e, true
 		}
 	}
@@ -89,7 +83,7 @@ func LastEdit(s v1.Step, flag string) (v1.Edit, bool) {
 // SetsFlag reports whether a step sets a flag to a value.
 func SetsFlag(s v1.Step, flag, value string) bool {
 	e, ok := LastEdit(s, flag)
-	return ok && e.Op == "setFlag" && e.Value == value
+	return ok && e.Op == v1.EditSetFlag && e.Value == value
 }
 
 // EditsFlags reports whether a step edits the flags of a component, or starts it with other ones.
@@ -108,7 +102,7 @@ func EditsFlags(s v1.Step) bool {
 // changes says what it has.
 func ImageAfter(s v1.Step, before string) string {
 	for _, e := range s.Edits {
-		if e.Op != OpSetImage {
+		if e.Op != v1.EditSetImage {
 			continue
 		}
 		if image, err := controlplane.Retag(before, e.Value); err == nil {
@@ -127,25 +121,13 @@ func ImageAfter(s v1.Step, before string) string {
 
 // ChangesImage reports whether a step gives its component another image.
 func ChangesImage(s v1.Step) bool {
-	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == OpSetImage })
+	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == v1.EditSetImage })
 }
-
-// Operations of edits on what a workload mounts.
-const (
-	OpMountConfigMap = "mountConfigMap"
-	OpUnmount        = "unmount"
-)
-
-// OpSetImage is the edit that gives an image another tag, opVersion the one of kubeadm's configuration.
-const (
-	OpSetImage   = "setImage"
-	OpSetVersion = "setVersion"
-)
 
 // DescribeImageEdit is what a reader sees of an image that changes.
 func DescribeImageEdit(c *v1.Component, edits []v1.Edit) []v1.Change {
 	for _, e := range edits {
-		if e.Op == OpSetImage {
+		if e.Op == v1.EditSetImage {
 			if image, err := controlplane.Retag(c.Image, e.Value); err == nil {
 				return []v1.Change{{Field: FieldImage, Before: c.Image, After: image}}
 			}

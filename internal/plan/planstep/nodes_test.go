@@ -35,16 +35,16 @@ func nodesPlan() *v1.Plan {
 func ended(n int, also ...string) []v1.StepRecord {
 	var out []v1.StepRecord
 	for _, s := range nodesPlan().Steps[:n] {
-		out = append(out, v1.StepRecord{ID: s.ID, Result: "done"})
+		out = append(out, v1.StepRecord{ID: s.ID, Result: v1.StepResultDone})
 	}
 	for _, id := range also {
-		out = append(out, v1.StepRecord{ID: id, Result: "done"})
+		out = append(out, v1.StepRecord{ID: id, Result: v1.StepResultDone})
 	}
 	return out
 }
 
 func TestAPartOfAPlanForSomeNodes(t *testing.T) {
-	begun := append(ended(3), v1.StepRecord{ID: "external/kubelet@worker-4", Result: "started"})
+	begun := append(ended(3), v1.StepRecord{ID: "external/kubelet@worker-4", Result: v1.StepResultStarted})
 	for _, c := range []struct {
 		name    string
 		records []v1.StepRecord

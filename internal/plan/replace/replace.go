@@ -209,7 +209,7 @@ func (r *replacement) renderFiles() error {
 	if r.draft.MoveIPAM {
 		r.externalized = append(
 			r.externalized,
-			v1.Edit{Op: "setFlag", Name: "controllers", Value: external.ControllersWithoutIPAM(r.draft, r.kcm, r.to)},
+			v1.Edit{Op: v1.EditSetFlag, Name: "controllers", Value: external.ControllersWithoutIPAM(r.draft, r.kcm, r.to)},
 		)
 	}
 	return nil
@@ -313,9 +313,9 @@ func (r *replacement) describeNewNode(i int) []string {
 	}
 	for _, e := range r.externalized {
 		switch e.Op {
-		case "setFlag":
+		case v1.EditSetFlag:
 			out = append(out, "    --"+e.Name+"="+e.Value)
-		case "unsetFlag":
+		case v1.EditUnsetFlag:
 			out = append(out, "    no --"+e.Name)
 		}
 	}

@@ -90,7 +90,7 @@ func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 func (r *rollback) restoreMoved() {
 	for _, rec := range r.journal.Records {
 		id, component, moving := strings.Cut(rec.ID, planstep.MovingInfix)
-		if !moving || rec.Result != "started" {
+		if !moving || rec.Result != v1.StepResultStarted {
 			continue
 		}
 		for _, s := range r.journal.Plan.Steps {
@@ -248,7 +248,7 @@ func (r *rollback) laterManagerSteps() []v1.Step {
 // removeTaints takes taints back that no cloud-controller-manager has acted upon.
 func (r *rollback) removeTaints() {
 	for _, s := range r.startedSteps(func(s v1.Step) bool { return s.Kind == v1.StepInitializeNode }) {
-		if r.records[s.ID].Result == "done" || r.records[s.ID].Result == "already-done" {
+		if r.records[s.ID].Result == v1.StepResultDone || r.records[s.ID].Result == v1.StepResultAlreadyDone {
 			continue // it has its provider id, which stays
 		}
 		r.draft.Add(v1.Step{

@@ -25,7 +25,7 @@ import (
 func StepTitle(u draft.Upgrade, name, host string, edits []v1.Edit) string {
 	external := slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Name == "cloud-provider" })
 	switch {
-	case !slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op == planstep.OpSetImage }):
+	case !slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op == v1.EditSetImage }):
 		return "make " + name + " on " + host + " external"
 	case external:
 		return "upgrade " + name + " on " + host + " to " + u.Version + " and make it external"
@@ -192,12 +192,12 @@ func AddEdits(d *draft.Draft, c *v1.Component, edits []v1.Edit) []v1.Edit {
 		return edits
 	}
 	v := versionChange{draft: d, c: c, flags: maps.Clone(c.Flags), from: d.MinorNow(c)}
-	v.edits = append([]v1.Edit{{Op: planstep.OpSetImage, Name: c.Name, Value: tag}}, edits...)
+	v.edits = append([]v1.Edit{{Op: v1.EditSetImage, Name: c.Name, Value: tag}}, edits...)
 	for _, e := range edits {
 		switch e.Op {
-		case "setFlag":
+		case v1.EditSetFlag:
 			v.flags[e.Name] = e.Value
-		case "unsetFlag":
+		case v1.EditUnsetFlag:
 			delete(v.flags, e.Name)
 		}
 	}
@@ -221,22 +221,22 @@ type versionChange struct {
 func (v *versionChange) set(flag, value string) {
 	v.edits = slices.DeleteFunc(
 		v.edits,
-		func(e v1.Edit) bool { return e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") },
+		func(e v1.Edit) bool { return e.Name == flag && (e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag) },
 	)
 	v.flags[flag] = value
 	if was, had := v.c.Flags[flag]; !had || was != value {
-		v.edits = append(v.edits, v1.Edit{Op: "setFlag", Name: flag, Value: value})
+		v.edits = append(v.edits, v1.Edit{Op: v1.EditSetFlag, Name: flag, Value: value})
 	}
 }
 
 func (v *versionChange) unset(flag string) {
 	v.edits = slices.DeleteFunc(
 		v.edits,
-		func(e v1.Edit) bool { return e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") },
+		func(e v1.Edit) bool { return e.Name == flag && (e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag) },
 	)
 	delete(v.flags, flag)
 	if _, had := v.c.Flags[flag]; had {
-		v.edits = append(v.edits, v1.Edit{Op: "unsetFlag", Name: flag})
+		v.edits = append(v.edits, v1.Edit{Op: v1.EditUnsetFlag, Name: flag})
 	}
 }
 

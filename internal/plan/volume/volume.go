@@ -267,9 +267,9 @@ func DropPlugins(d *draft.Draft) {
 		if err != nil {
 			continue
 		}
-		edits := []v1.Edit{{Op: "unsetFlag", Name: flagvalue.FlagVolumePlugin}}
+		edits := []v1.Edit{{Op: v1.EditUnsetFlag, Name: flagvalue.FlagVolumePlugin}}
 		if _, set := m.Flags[flagvalue.FlagCloudConfig]; set {
-			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagCloudConfig})
+			edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: flagvalue.FlagCloudConfig})
 		}
 		edits = append(
 			edits,

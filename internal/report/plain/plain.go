@@ -124,7 +124,7 @@ func doneWords(r v1.Report) string {
 		return fmt.Sprintf("%s the rollback of %s started and is not finished (%s)", dayWords(r), name, stepsDone(r))
 	case back:
 		return fmt.Sprintf("%s the migration of %s was rolled back", dayWords(r), name)
-	case slices.ContainsFunc(r.Steps, func(s v1.StepReport) bool { return s.Result == "failed" || s.Result == "undone" }):
+	case slices.ContainsFunc(r.Steps, hasFailed):
 		return fmt.Sprintf("%s the migration of %s failed (%s)", dayWords(r), name, stepsDone(r))
 	case r.Result == v1.ResultUnfinished || isUnfinished(r.Steps):
 		return fmt.Sprintf("%s the migration of %s started and is not finished (%s)", dayWords(r), name, stepsDone(r))
@@ -143,7 +143,8 @@ func doneWords(r v1.Report) string {
 
 func isUnfinished(steps []v1.StepReport) bool {
 	return slices.ContainsFunc(steps, func(s v1.StepReport) bool {
-		return s.Result == "started" || s.Result == "interrupted" || s.Result == "pending"
+		return s.Result == v1.StepResultStarted || s.Result == v1.StepResultInterrupted ||
+			s.Result == v1.StepResultPending
 	})
 }
 
@@ -163,7 +164,7 @@ func dayWords(r v1.Report) string {
 func stepsDone(r v1.Report) string {
 	n := 0
 	for _, s := range r.Steps {
-		if s.Result == "done" || s.Result == "already-done" || s.Result == "skipped" {
+		if s.Result == v1.StepResultDone || s.Result == v1.StepResultAlreadyDone || s.Result == v1.StepResultSkipped {
 			n++
 		}
 	}
@@ -302,4 +303,8 @@ func loopNames(loops []string) string {
 		list = strings.Join(names[:n], ", ") + " and " + names[n]
 	}
 	return list + english.Word(len(names), " loop", " loops")
+}
+
+func hasFailed(s v1.StepReport) bool {
+	return s.Result == v1.StepResultFailed || s.Result == v1.StepResultUndone
 }

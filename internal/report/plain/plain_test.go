@@ -18,7 +18,7 @@ func flawless() v1.Report {
 	return v1.Report{
 		Cluster: v1.Cluster{Name: "prod"}, Result: v1.ResultOK, Direction: "forward", Started: noon, Ended: noon.Add(time.Minute),
 		Moved:     &v1.MovedHosts{ControlPlanes: 3, Workers: 5},
-		Steps:     []v1.StepReport{{ID: "a", Result: "done"}, {ID: "b", Result: "already-done"}},
+		Steps:     []v1.StepReport{{ID: "a", Result: v1.StepResultDone}, {ID: "b", Result: v1.StepResultAlreadyDone}},
 		Tenures:   []v1.Tenure{{Loop: "service", From: noon, To: &later}},
 		Gaps:      []v1.Gap{{Loop: "service", To: "x", Seconds: 0.9, Certain: true}, {Loop: "route", To: "x", Seconds: 0.4, Certain: true}},
 		Handover:  v1.Handover{GapSeconds: 0.9, OverlappingWrites: ptr.To(0)},
@@ -74,13 +74,13 @@ func TestASentenceSaysWhatThereIsEvidenceFor(t *testing.T) {
 			r.Inventory.Differences = []v1.Difference{{Object: "Node/a", Field: "uid"}, {Object: "Node/a", Field: "ip"}, {Object: "Node/b", Expected: true}}
 		}, "; 1 object is not as before."},
 		{"no inventory", func(r *v1.Report) { r.Inventory.Known = false }, "; whether anything was lost is unknown."},
-		{"a step failed", func(r *v1.Report) { r.Result, r.Steps[0].Result = v1.ResultFailed, "failed" },
+		{"a step failed", func(r *v1.Report) { r.Result, r.Steps[0].Result = v1.ResultFailed, v1.StepResultFailed },
 			"On 12 May 2026, the migration of cluster prod failed (1 of 2 steps done);"},
-		{"it goes on", func(r *v1.Report) { r.Result, r.Steps[0].Result = v1.ResultUnfinished, "started" },
+		{"it goes on", func(r *v1.Report) { r.Result, r.Steps[0].Result = v1.ResultUnfinished, v1.StepResultStarted },
 			"the migration of cluster prod started and is not finished (1 of 2 steps done);"},
-		{"something overlapped, and it goes on", func(r *v1.Report) { r.Result, r.Steps[0].Result = v1.ResultOverlap, "pending" }, "started and is not finished"},
+		{"something overlapped, and it goes on", func(r *v1.Report) { r.Result, r.Steps[0].Result = v1.ResultOverlap, v1.StepResultPending }, "started and is not finished"},
 		{"it was rolled back", func(r *v1.Report) {
-			r.Result, r.Direction, r.Steps[0].Result, r.Moved = v1.ResultRolledBack, "rollback", "failed", nil
+			r.Result, r.Direction, r.Steps[0].Result, r.Moved = v1.ResultRolledBack, "rollback", v1.StepResultFailed, nil
 		}, "On 12 May 2026, the migration of cluster prod was rolled back;"},
 		{"the rollback failed", func(r *v1.Report) { r.Result, r.Direction = v1.ResultFailed, "rollback" }, "the rollback of cluster prod failed (2 of 2 steps done);"},
 		{"the rollback goes on", func(r *v1.Report) { r.Result, r.Direction = v1.ResultUnfinished, "rollback" }, "the rollback of cluster prod started and is not finished"},

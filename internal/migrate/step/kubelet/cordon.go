@@ -27,7 +27,7 @@ func leftBefore(e *step.Env, s v1.Step) string {
 	for _, there := range doc.Plan.Steps {
 		if rec := e.Journal.Record(
 			there.ID,
-		); there.Kind == v1.StepKubelet && there.Host == s.Host && rec.Result == "started" &&
+		); there.Kind == v1.StepKubelet && there.Host == s.Host && rec.Result == v1.StepResultStarted &&
 			rec.Before != "" {
 			return rec.Before
 		}
@@ -38,7 +38,7 @@ func leftBefore(e *step.Env, s v1.Step) string {
 // cordonLeft reports whether a node is still unschedulable because of a step that was interrupted and that this one
 // takes back. Once this one is done a cordon is an administrator's.
 func (x Kubelet) cordonLeft(ctx context.Context, s v1.Step) (bool, error) {
-	if leftBefore(x.Env, s) != drain.WasSchedulable || x.Env.Journal.Record(s.ID).Result == "done" {
+	if leftBefore(x.Env, s) != drain.WasSchedulable || x.Env.Journal.Record(s.ID).Result == v1.StepResultDone {
 		return false, nil
 	}
 	n, err := x.Env.Kube.CoreV1().Nodes().Get(ctx, x.Env.NodeNames[s.Host], metav1.GetOptions{})
@@ -70,7 +70,7 @@ func (x Kubelet) onlyCordoned(ctx context.Context, s v1.Step, rec *v1.StepRecord
 	if err := drain.Cordon(ctx, x.Env, node, false); err != nil {
 		return false, fmt.Errorf("making node %s schedulable again: %w", node, err)
 	}
-	x.Env.Report(s, "progress", fmt.Sprintf("node %s takes pods again; its kubelet had not been changed", node))
+	x.Env.Report(s, step.EventProgress, fmt.Sprintf("node %s takes pods again; its kubelet had not been changed", node))
 	return true, nil
 }
 
@@ -80,7 +80,7 @@ func afterWork(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, 
 	if rec.Before == drain.WasCordoned {
 		return err
 	}
-	ended := err == nil || rec.Result == "undone"
+	ended := err == nil || rec.Result == v1.StepResultUndone
 	if !ended && (ctx.Err() != nil || !untouched(ctx, e, s, *rec, err)) {
 		if ctx.Err() != nil || step.IsInterrupted(err) {
 			return err
@@ -92,7 +92,7 @@ func afterWork(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, 
 		)
 	}
 	if back := drain.Cordon(ctx, e, node, false); back != nil {
-		rec.Result = "started" // the node's cordon is still owed
+		rec.Result = v1.StepResultStarted // the node's cordon is still owed
 		return errors.Join(
 			err,
 			fmt.Errorf(

@@ -48,7 +48,7 @@ func (x Kubelet) credentials(ctx context.Context, s v1.Step, rec *v1.StepRecord)
 		case p.Answered:
 			x.Env.Report(
 				s,
-				"progress",
+				step.EventProgress,
 				fmt.Sprintf("image credential provider %s on host %s answered for %s", p.Name, s.Host, p.Asked),
 			)
 		case p.Present && p.Asked == "":
@@ -95,7 +95,7 @@ func (x Kubelet) credentials(ctx context.Context, s v1.Step, rec *v1.StepRecord)
 func (x Kubelet) credentialFiles(ctx context.Context, s v1.Step) (config, dir string, named bool) {
 	for _, e := range s.Edits {
 		switch {
-		case e.Op != "setFlag":
+		case e.Op != v1.EditSetFlag:
 		case e.Name == FlagCredentialConfig:
 			config, named = e.Value, true
 		case e.Name == FlagCredentialDir:

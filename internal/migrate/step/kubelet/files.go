@@ -247,7 +247,7 @@ func (x Kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bo
 	_, edits := planstep.EditsByFile(there)
 	var back []v1.Edit
 	for _, e := range edits[c.path] {
-		if e.Op != "setFlag" && e.Op != "unsetFlag" {
+		if e.Op != v1.EditSetFlag && e.Op != v1.EditUnsetFlag {
 			return false, nil
 		}
 		back = append(back, undone(e, had))

@@ -171,7 +171,7 @@ func asBefore(edits []v1.Edit, had map[string]string) func([]string) string {
 	}
 	var back []v1.Edit
 	for _, e := range edits {
-		if e.Op != "setFlag" && e.Op != "unsetFlag" {
+		if e.Op != v1.EditSetFlag && e.Op != v1.EditUnsetFlag {
 			continue
 		}
 		back = append(back, undone(e, had))
@@ -181,9 +181,9 @@ func asBefore(edits []v1.Edit, had map[string]string) func([]string) string {
 
 // undone is the edit that gives a flag the value back that it had, or takes it away.
 func undone(e v1.Edit, had map[string]string) v1.Edit {
-	e.Op, e.Value = "unsetFlag", ""
+	e.Op, e.Value = v1.EditUnsetFlag, ""
 	if value, there := had[e.Name]; there {
-		e.Op, e.Value = "setFlag", value
+		e.Op, e.Value = v1.EditSetFlag, value
 	}
 	return e
 }
@@ -195,7 +195,7 @@ const maxShown = 256
 func shownBy(edits []v1.Edit) func([]string) string {
 	want := map[string]v1.Edit{}
 	for _, e := range edits {
-		if e.Op == "setFlag" || e.Op == "unsetFlag" {
+		if e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag {
 			want[e.Name] = e
 		}
 	}
@@ -204,9 +204,9 @@ func shownBy(edits []v1.Edit) func([]string) string {
 		for _, name := range sortedEdits(want) {
 			value, there := have[name]
 			switch e := want[name]; {
-			case e.Op == "unsetFlag" && there:
+			case e.Op == v1.EditUnsetFlag && there:
 				return fmt.Sprintf("its process still runs with --%s=%s", name, visible.Cut(value, maxShown))
-			case e.Op == "setFlag" && (!there || !sameValue(name, e.Value, value)):
+			case e.Op == v1.EditSetFlag && (!there || !sameValue(name, e.Value, value)):
 				return fmt.Sprintf("its process runs with --%s=%q, not %q", name, visible.Cut(value, maxShown), e.Value)
 			}
 		}
@@ -256,7 +256,7 @@ func flagsNamed(edits []v1.Edit, args []string) map[string]string {
 	have := commandline.FlagsOf(args)
 	out := map[string]string{}
 	for _, e := range edits {
-		if value, there := have[e.Name]; there && (e.Op == "setFlag" || e.Op == "unsetFlag") {
+		if value, there := have[e.Name]; there && (e.Op == v1.EditSetFlag || e.Op == v1.EditUnsetFlag) {
 			out[e.Name] = value
 		}
 	}

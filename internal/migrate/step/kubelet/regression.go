@@ -312,7 +312,7 @@ func (x Kubelet) awaitAsBefore(ctx context.Context, s v1.Step, rec *v1.StepRecor
 func (x Kubelet) soak(ctx context.Context, s v1.Step, rec *v1.StepRecord, period time.Duration) error {
 	x.Env.Report(
 		s,
-		"progress",
+		step.EventProgress,
 		fmt.Sprintf("watching node %s for %s before another one is changed", x.Env.NodeNames[s.Host], period),
 	)
 	end, told := x.Env.Clock.Now().Add(period), ""
@@ -320,7 +320,7 @@ func (x Kubelet) soak(ctx context.Context, s v1.Step, rec *v1.StepRecord, period
 		why, _, err := x.worse(ctx, s, *rec.Node)
 		if err == nil && why != "" && why != told {
 			told = why
-			x.Env.Report(s, "progress", "node "+x.Env.NodeNames[s.Host]+": "+why)
+			x.Env.Report(s, step.EventProgress, "node "+x.Env.NodeNames[s.Host]+": "+why)
 		}
 		select {
 		case <-ctx.Done():

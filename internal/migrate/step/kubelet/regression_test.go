@@ -39,7 +39,7 @@ func TestWhatIsWorseThanBeforeAndWhatIsMerelyDifferent(t *testing.T) {
 		{"a name for another", v1.Step{}, func(n *v1.NodeRecord) {
 			n.Addresses = []string{"InternalIP=10.0.0.1", "InternalIP=10.0.0.2", "Hostname=x"}
 		}, "", "it has lost the address ExternalDNS=x.example; it has got the address Hostname=x"},
-		{"the host's name where the step gives one", v1.Step{Edits: []v1.Edit{{Op: "setFlag", Name: "hostname-override", Value: "n"}}}, func(n *v1.NodeRecord) {
+		{"the host's name where the step gives one", v1.Step{Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "hostname-override", Value: "n"}}}, func(n *v1.NodeRecord) {
 			n.Labels = map[string]string{"zone": "a", "kubernetes.io/hostname": "n", "new": "1"}
 		}, "", ""},
 		{"the host's name where it gives none", v1.Step{}, func(n *v1.NodeRecord) { n.Labels = map[string]string{"zone": "a", "kubernetes.io/hostname": "n"} },
@@ -73,13 +73,13 @@ func TestARunningKubeletIsComparedByItsFlags(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		{"as wanted", []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}}, []string{"kubelet", "--cloud-provider=external"}, ""},
-		{"the old provider", []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}, []string{"kubelet", "--cloud-provider=aws"}, `its process runs with --cloud-provider="aws", not "external"`},
-		{"a flag that another file gives once more", []v1.Edit{{Op: "unsetFlag", Name: "cloud-config"}}, []string{"kubelet", "--cloud_config", "/a"}, "its process still runs with --cloud-config=/a"},
-		{"gates in another order and from two flags", []v1.Edit{{Op: "setFlag", Name: "feature-gates", Value: "A=true,B=false"}}, []string{"kubelet", "--feature-gates=B=false", "--feature-gates=A=True"}, ""},
-		{"a gate too many", []v1.Edit{{Op: "setFlag", Name: "feature-gates", Value: "A=true"}}, []string{"kubelet", "--feature-gates=A=true,B=false"}, `its process runs with --feature-gates="A=true,B=false", not "A=true"`},
-		{"gates of the configuration file are on no command line", []v1.Edit{{Op: "setGate", Name: "A", Value: "true"}}, []string{"kubelet"}, ""},
-		{"no process' arguments", []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}, nil, `its process runs with --cloud-provider="", not "external"`},
+		{"as wanted", []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}}, []string{"kubelet", "--cloud-provider=external"}, ""},
+		{"the old provider", []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}, []string{"kubelet", "--cloud-provider=aws"}, `its process runs with --cloud-provider="aws", not "external"`},
+		{"a flag that another file gives once more", []v1.Edit{{Op: v1.EditUnsetFlag, Name: "cloud-config"}}, []string{"kubelet", "--cloud_config", "/a"}, "its process still runs with --cloud-config=/a"},
+		{"gates in another order and from two flags", []v1.Edit{{Op: v1.EditSetFlag, Name: "feature-gates", Value: "A=true,B=false"}}, []string{"kubelet", "--feature-gates=B=false", "--feature-gates=A=True"}, ""},
+		{"a gate too many", []v1.Edit{{Op: v1.EditSetFlag, Name: "feature-gates", Value: "A=true"}}, []string{"kubelet", "--feature-gates=A=true,B=false"}, `its process runs with --feature-gates="A=true,B=false", not "A=true"`},
+		{"gates of the configuration file are on no command line", []v1.Edit{{Op: v1.EditSetGate, Name: "A", Value: "true"}}, []string{"kubelet"}, ""},
+		{"no process' arguments", []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}, nil, `its process runs with --cloud-provider="", not "external"`},
 	} {
 		if have := shownBy(c.edits)(c.args); have != c.want {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)

@@ -23,7 +23,7 @@ func (x Kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 	}
 	x.Env.Hook("undo", s.ID)
 	back := &step.RegressionError{Host: s.Host, Node: x.Env.NodeNames[s.Host], Reason: rec.Undo.Reason}
-	x.Env.Report(s, "progress", fmt.Sprintf("putting the kubelet on host %s back: %s", s.Host, rec.Undo.Reason))
+	x.Env.Report(s, step.EventProgress, fmt.Sprintf("putting the kubelet on host %s back: %s", s.Host, rec.Undo.Reason))
 	if err := x.putBack(ctx, s, *rec); ctx.Err() != nil {
 		return err
 	} else if err != nil {
@@ -44,7 +44,7 @@ func (x Kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 		return back
 	}
 	now := x.Env.Clock.Now().UTC()
-	rec.Undo.Ended, rec.Ended, rec.Result = &now, &now, "undone"
+	rec.Undo.Ended, rec.Ended, rec.Result = &now, &now, v1.StepResultUndone
 	unwritten(rec) // the plan's facts hold again
 	rec.Node = nil
 	return back
@@ -83,7 +83,7 @@ func (x Kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeReco
 	if err == nil && why != "" {
 		x.Env.Report(
 			s,
-			"progress",
+			step.EventProgress,
 			fmt.Sprintf("node %s runs with its old flags again; what is not yet as before: %s", x.Env.NodeNames[s.Host], why),
 		)
 	}
@@ -195,7 +195,7 @@ func (x Kubelet) Hinting(s v1.Step, hints []hint, do func() error) error {
 			case <-done:
 				return
 			case <-time.After(h.After - time.Since(begun)):
-				x.Env.Report(s, "progress", h.Message)
+				x.Env.Report(s, step.EventProgress, h.Message)
 			}
 		}
 	})

@@ -87,7 +87,7 @@ func KubeadmTakenBack(
 	}
 	bases := allowed.FlagBases(original, &v1.Snapshot{Kubeadm: objects.Kubeadm(text)})
 	for i, edit := range undo.Edits {
-		if edit.Op == "setFlag" && len(bases) > 0 {
+		if edit.Op == v1.EditSetFlag && len(bases) > 0 {
 			undo.Edits[i].Value = allowed.RestoreValue(e.Plan, original, edit.Name, bases[0][edit.Name], edit.Value)
 		}
 	}

@@ -41,7 +41,7 @@ func (x EnsureObject) secretProblem(
 	case s.Derive == "":
 	case rec.Created && rec.AfterSHA256 != "" && rec.AfterSHA256 != secretSum(have):
 		return "it holds something else than this migration wrote", nil
-	case rec.Created, rec.Result == "already-done":
+	case rec.Created, rec.Result == v1.StepResultAlreadyDone:
 		return "", nil
 	}
 	made, err := x.derivedWithoutToken(ctx, s, want)

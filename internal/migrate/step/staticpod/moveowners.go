@@ -34,8 +34,8 @@ func MoveOwners(ctx context.Context, e *step.Env, s v1.Step) error {
 		}
 		switch {
 		case owns: // whatever the record says of an earlier try: it leads now
-			rec = v1.StepRecord{ID: sub.ID, Started: e.Clock.Now().UTC(), Result: "started", Path: path}
-		case rec.Result != "started":
+			rec = v1.StepRecord{ID: sub.ID, Started: e.Clock.Now().UTC(), Result: v1.StepResultStarted, Path: path}
+		case rec.Result != v1.StepResultStarted:
 			continue
 		case path != "" && path != rec.Path:
 			return &trust.UntrustedError{What: "the record of step " + sub.ID, Err: fmt.Errorf(
@@ -44,7 +44,7 @@ func MoveOwners(ctx context.Context, e *step.Env, s v1.Step) error {
 		sub.Path = rec.Path
 		e.Report(
 			s,
-			"progress",
+			step.EventProgress,
 			fmt.Sprintf(
 				"%s on %s leads and depends on the API server that is about to be restarted: it hands over first",
 				program,
@@ -127,7 +127,7 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 		return err
 	}
 	now := e.Clock.Now().UTC()
-	rec.Ended, rec.Result = &now, "done"
+	rec.Ended, rec.Result = &now, v1.StepResultDone
 	return e.Journal.Save(ctx, rec)
 }
 

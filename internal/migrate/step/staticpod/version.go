@@ -60,7 +60,7 @@ func unproven(e *step.Env, s v1.Step) {
 		e.Said[key] = true
 		e.Report(
 			s,
-			"progress",
+			step.EventProgress,
 			fmt.Sprintf(
 				"%s on %s does not say its version to this account; its mirror pod and its flags have to do",
 				s.Component,

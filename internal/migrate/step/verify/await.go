@@ -50,7 +50,7 @@ func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	}
 	x.Env.Hook("during", s.ID)
 	for _, line := range s.Await.Instructions {
-		x.Env.Report(s, "progress", line)
+		x.Env.Report(s, step.EventProgress, line)
 	}
 	told, at := "", x.Env.Clock.Now()
 	for {
@@ -66,7 +66,7 @@ func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		}
 		if now := x.Env.Clock.Now(); why != told || now.Sub(at) >= awaitReminder {
 			told, at = why, now
-			x.Env.Report(s, "progress", "waiting: "+why)
+			x.Env.Report(s, step.EventProgress, "waiting: "+why)
 		}
 		select {
 		case <-x.Env.Stopping:

@@ -71,7 +71,7 @@ func (x verify) compared(ctx context.Context, s v1.Step) (bool, error) {
 		)
 	}
 	if len(unknown) > 0 {
-		x.env.Report(s, "progress", "not compared: "+strings.Join(unknown, "; "))
+		x.env.Report(s, step.EventProgress, "not compared: "+strings.Join(unknown, "; "))
 	}
 	return true, nil
 }

@@ -270,9 +270,9 @@ func (b *CommandBack) inverse(p *v1.Plan, s v1.Step, now CommandLine) (CommandLi
 		seen[name] = true
 		value, there := b.Flags[name]
 		if value = allowed.RestoreValue(p, s, name, live[name], value); there || value != "" {
-			edits = append(edits, v1.Edit{Op: "setFlag", Name: name, Value: value})
+			edits = append(edits, v1.Edit{Op: v1.EditSetFlag, Name: name, Value: value})
 		} else {
-			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: name})
+			edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: name})
 		}
 	}
 	return now.edited(edits)

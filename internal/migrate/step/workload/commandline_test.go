@@ -14,13 +14,13 @@ func TestWhatIsKeptOfACommandLinePutsItBackAndHoldsNoSecret(t *testing.T) {
 	for name, was := range secretLines(t) {
 		for what, edits := range map[string][]v1.Edit{
 			"nothing":  nil,
-			"set":      {{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
-			"unset":    {{Op: "unsetFlag", Name: "cloud-config"}, {Op: "unsetFlag", Name: "cloud-provider"}},
-			"new":      {{Op: "setFlag", Name: "controllers", Value: "*,-route"}, {Op: "setFlag", Name: "v", Value: "4"}},
-			"all":      {{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "enable-leader-migration", Value: "true"}},
-			"the last": {{Op: "unsetFlag", Name: "v"}},
+			"set":      {{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
+			"unset":    {{Op: v1.EditUnsetFlag, Name: "cloud-config"}, {Op: v1.EditUnsetFlag, Name: "cloud-provider"}},
+			"new":      {{Op: v1.EditSetFlag, Name: "controllers", Value: "*,-route"}, {Op: v1.EditSetFlag, Name: "v", Value: "4"}},
+			"all":      {{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}, {Op: v1.EditSetFlag, Name: "enable-leader-migration", Value: "true"}},
+			"the last": {{Op: v1.EditUnsetFlag, Name: "v"}},
 			"in the place of another": {
-				{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "feature-gates", Value: "InTreePluginAWSUnregister=true"},
+				{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}, {Op: v1.EditSetFlag, Name: "feature-gates", Value: "InTreePluginAWSUnregister=true"},
 			},
 		} {
 			s := v1.Step{ID: "edit", Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Edits: edits}
@@ -50,7 +50,7 @@ func TestWhatIsKeptOfACommandLinePutsItBackAndHoldsNoSecret(t *testing.T) {
 				t.Errorf("%s, %s: rotated, put back is %q (%v)", name, what, again, err)
 			}
 			// Who hosts the control plane has added a flag: the values of the edited ones come back all the same.
-			other, err := is.edited([]v1.Edit{{Op: "setFlag", Name: "theirs", Value: "x"}})
+			other, err := is.edited([]v1.Edit{{Op: v1.EditSetFlag, Name: "theirs", Value: "x"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +60,8 @@ func TestWhatIsKeptOfACommandLinePutsItBackAndHoldsNoSecret(t *testing.T) {
 				continue
 			}
 			text := fmt.Sprint(inverse)
-			if !strings.Contains(text, "--theirs") || !strings.Contains(text, canary) || strings.Contains(text, "external") || strings.Contains(text, "-route") {
+			if !strings.Contains(text, "--theirs") || !strings.Contains(text, canary) || strings.Contains(text, "external") ||
+				strings.Contains(text, "-route") {
 				t.Errorf("%s, %s: turned back it is %s", name, what, text)
 			}
 		}
@@ -76,13 +77,14 @@ func replaceAll(in []string, old, by string) []string {
 }
 
 func TestASecretThatAStepEditsIsNotKept(t *testing.T) {
-	s := v1.Step{ID: "edit", Ref: "Deployment/kube-system/x", Component: "x", Edits: []v1.Edit{{Op: "unsetFlag", Name: "api-token"}}}
+	s := v1.Step{ID: "edit", Ref: "Deployment/kube-system/x", Component: "x", Edits: []v1.Edit{{Op: v1.EditUnsetFlag, Name: "api-token"}}}
 	was := CommandLine{[]string{"x", "--api-token=" + canary}, nil}
 	is, err := was.edited(s.Edits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := takeBackOf(s, was, is); err == nil || strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), "move it into a Secret or a file") {
+	if _, err := takeBackOf(s, was, is); err == nil || strings.Contains(err.Error(), canary) ||
+		!strings.Contains(err.Error(), "move it into a Secret or a file") {
 		t.Errorf("got %v", err)
 	}
 }

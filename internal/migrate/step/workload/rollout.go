@@ -56,7 +56,7 @@ func (x Workload) bindRollout(ctx context.Context, s v1.Step) (*rolloutEnds, err
 		if strings.Contains(t.Host, "/") {
 			x.Env.Report(
 				s,
-				"progress",
+				step.EventProgress,
 				fmt.Sprintf(
 					"lease %s is left to run out when its holder ends: the processes of %s are on no host that is reached",
 					r.lease,
@@ -67,7 +67,7 @@ func (x Workload) bindRollout(ctx context.Context, s v1.Step) (*rolloutEnds, err
 		}
 		processes, err := processesOn(ctx, x.Env, t.Host)
 		if err != nil {
-			x.Env.Report(s, "progress", fmt.Sprintf("lease %s is left to run out when its holder ends: %v", r.lease, err))
+			x.Env.Report(s, step.EventProgress, fmt.Sprintf("lease %s is left to run out when its holder ends: %v", r.lease, err))
 			return nil, nil
 		}
 		for _, p := range processes {
@@ -87,7 +87,7 @@ func (x Workload) bindRollout(ctx context.Context, s v1.Step) (*rolloutEnds, err
 		},
 	)
 	if errors.Is(err, step.ErrTimedOut) {
-		x.Env.Report(s, "progress", fmt.Sprintf("lease %s is left to run out when its holder ends: %v", r.lease, last))
+		x.Env.Report(s, step.EventProgress, fmt.Sprintf("lease %s is left to run out when its holder ends: %v", r.lease, last))
 		return nil, nil
 	}
 	return r, err
@@ -191,13 +191,13 @@ func (r *rolloutEnds) releaseBound(ctx context.Context) {
 	r.bound = nil
 	switch {
 	case err != nil:
-		r.env.Report(r.step, "progress", fmt.Sprintf("lease %s was left alone: %v", r.lease, err))
+		r.env.Report(r.step, step.EventProgress, fmt.Sprintf("lease %s was left alone: %v", r.lease, err))
 	case !out.Released:
-		r.env.Report(r.step, "progress", fmt.Sprintf("lease %s was left alone: %s", r.lease, out.Reason))
+		r.env.Report(r.step, step.EventProgress, fmt.Sprintf("lease %s was left alone: %s", r.lease, out.Reason))
 	default:
 		r.env.Report(
 			r.step,
-			"progress",
+			step.EventProgress,
 			fmt.Sprintf("%s on %s has ended (pid %d); released lease %s", b.Component, b.Host, b.PID, r.lease),
 		)
 	}
