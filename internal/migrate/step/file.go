@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostproof"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
@@ -35,6 +36,8 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 	var judge func(ctx context.Context) (objects.Verdict, error)
 	what := "host " + s.Host
 	switch {
+	case s.Derive == layout.DeriveCredentialConfig:
+		return nil // each kubelet has it: the plan's own text next to what the host's file says
 	case s.Host != "" && (s.Derive != "" || s.Kind == v1.StepAddManifest):
 		judge = func(ctx context.Context) (objects.Verdict, error) { return known.Judge(ctx, e.Kube, s.Host) }
 	case label != "" && e.Seed == nil:
