@@ -84,3 +84,16 @@ func TestAHostThatIsNoControlPlaneGetsNoToken(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestAWorkerMayHaveAProviderNextToItsOwn: the plan's own text, and what the worker has already, are nothing that only the control plane has.
+func TestAWorkerMayHaveAProviderNextToItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	p, _ := w.begin()
+	w.api.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}})
+	e := w.engine()
+	e.env.Plan = p
+	if err := e.env.ProvesControlPlane(t.Context(), addProviderStep(t)); err != nil {
+		t.Error(err)
+	}
+}

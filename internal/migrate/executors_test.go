@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -439,6 +440,25 @@ func TestAFileIsCopiedAndTakenBackThroughEveryDeath(t *testing.T) {
 	w.backAfterEveryDeath()
 	if have := w.files()["/cp-1"+path]; have != "0700 old" {
 		t.Errorf("put back: %s", have)
+	}
+}
+
+// TestALargeProgramIsCopiedAndTakenAway: credential providers are larger than what is read of a host.
+func TestALargeProgramIsCopiedAndTakenAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	const path = "/opt/bin/ecr-credential-provider"
+	program := bytes.Repeat([]byte("program "), 3<<20)
+	w.readLocal = func(string) ([]byte, error) { return program, nil }
+	w.afterEveryDeath(w.given(v1.Step{
+		ID: "copy", Phase: "p", Kind: v1.StepCopyFile, Host: "cp-1", Path: path, Source: "/here/ecr", Content: hostaccess.SHA256(program), Mode: "0755",
+	}))
+	if have := w.read("cp-1", path); have != string(program) {
+		t.Errorf("%d bytes were copied", len(have))
+	}
+	w.backAfterEveryDeath()
+	if have, there := w.files()["/cp-1"+path]; there {
+		t.Errorf("%d bytes are still there", len(have))
 	}
 }
 

@@ -143,6 +143,10 @@ func (h host) WriteFile(ctx context.Context, path string, data []byte, mode fs.F
 	return h.Host.WriteFile(ctx, path, data, mode)
 }
 
+func (h host) Digest(ctx context.Context, path string) (string, fs.FileMode, error) {
+	return hostaccess.Digest(ctx, h.Host, path)
+}
+
 func (h host) RestartKubelet(context.Context) error {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()

@@ -67,6 +67,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		}
 		stage("product built, images imported")
 	}
+	if err := c.WaitReady(ctx); err != nil { // again: the compiler may have kept kubelets from saying that they live
+		return nil, err
+	}
 	return c, nil
 }
 

@@ -18,12 +18,21 @@ import (
 // BackUp keeps the bytes that a step is about to change in a directory of its own. It is outside the manifests
 // directory, where a copy would be a second pod. The record names it before the change is made.
 func (e *Env) BackUp(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
-	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
+	sum, _, err := e.DigestFile(ctx, s.Host, s.Path)
 	if err != nil {
 		return err
 	}
 	if rec.BackupSHA256 != "" && !isUnkept(s, *rec, sum) {
-		return e.backupAgain(ctx, s, *rec, f.Data, sum) // kept by an earlier try; the file may have been changed since
+		return e.backupAgain(ctx, s, *rec, sum) // kept by an earlier try; the file may have been changed since
+	}
+	if sum == Absent {
+		rec.BackupSHA256 = Absent
+		return nil
+	}
+	// It is read here, too: what is too large to be read could not be put back.
+	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
+	if err != nil {
+		return err
 	}
 	rec.BackupSHA256 = sum
 	if sum == Absent {
@@ -73,7 +82,7 @@ func (e *Env) KeepBackup(ctx context.Context, s v1.Step, rec v1.StepRecord, data
 // backupAgain makes a backup that a record names and that is missing, as long as the file is unchanged. A manual access
 // may have died between the record and the change. Of a file that is changed the backup has to be there. A record that
 // another writer put into the journal would have the file replaced without one.
-func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord, data []byte, sum string) error {
+func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord, sum string) error {
 	if rec.BackupSHA256 == Absent {
 		return nil
 	}
@@ -81,7 +90,7 @@ func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord, dat
 		return &trust.UntrustedError{What: "the record of step " + s.ID, Err: err}
 	}
 	if rec.Backup != "" {
-		if _, have, err := e.ReadFile(ctx, s.Host, rec.Backup); err != nil || have == rec.BackupSHA256 {
+		if have, _, err := e.DigestFile(ctx, s.Host, rec.Backup); err != nil || have == rec.BackupSHA256 {
 			return err
 		}
 	}
@@ -91,7 +100,14 @@ func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord, dat
 			s.Path, rec.BackupSHA256, s.Host, rec.Backup,
 		)}
 	}
-	return e.KeepBackup(ctx, s, rec, data)
+	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
+	if err == nil && sum != rec.BackupSHA256 {
+		err = Pending("%s on host %s was changed while it was backed up", s.Path, s.Host)
+	}
+	if err != nil {
+		return err
+	}
+	return e.KeepBackup(ctx, s, rec, f.Data)
 }
 
 // ReadBackupOf returns the bytes from before a step, checked against the journal; absent when the file was not there.

@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostproof"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
@@ -35,6 +36,8 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 	var judge func(ctx context.Context) (objects.Verdict, error)
 	what := "host " + s.Host
 	switch {
+	case s.Derive == layout.DeriveCredentialConfig:
+		return nil // each kubelet has it: the plan's own text next to what the host's file says
 	case s.Host != "" && (s.Derive != "" || s.Kind == v1.StepAddManifest):
 		judge = func(ctx context.Context) (objects.Verdict, error) { return known.Judge(ctx, e.Kube, s.Host) }
 	case label != "" && e.Seed == nil:
@@ -153,15 +156,35 @@ func (e *Env) ReadFile(ctx context.Context, host, path string) (hostaccess.File,
 	return f, hostaccess.SHA256(f.Data), nil
 }
 
+// DigestFile returns the hash and the mode of a file of any size, and "absent" as its hash when it is not there. A
+// program is larger than what is read of a host.
+func (e *Env) DigestFile(ctx context.Context, host, path string) (string, fs.FileMode, error) {
+	h, err := e.Host(host)
+	if err != nil {
+		return "", 0, err
+	}
+	sum, mode, err := hostaccess.Digest(ctx, h, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Absent, 0, nil
+	}
+	return sum, mode.Perm(), err
+}
+
 // Absent is the hash of a file that is not there.
 const Absent = "absent"
 
-// IsRestored reports whether a file is as it was before the step that is undone; one that was begun and changed nothing
-// left it so.
-func (e *Env) IsRestored(ctx context.Context, s v1.Step) (hostaccess.File, bool, error) {
-	before := e.Journal.Record(s.Restore).BackupSHA256
-	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
-	return f, err == nil && (before == "" || sum == before), err
+// IsRestored reports whether a file with this hash is as it was before the step of a record. One that was begun and
+// changed nothing left it so.
+func IsRestored(undone v1.StepRecord, sum string) bool {
+	return undone.BackupSHA256 == "" || sum == undone.BackupSHA256
+}
+
+// SumOf returns the hash of what was read of a file, and "absent" for nil.
+func SumOf(data []byte) string {
+	if data == nil {
+		return Absent
+	}
+	return hostaccess.SHA256(data)
 }
 
 // FileMode returns the mode that a step gives its file.
@@ -175,7 +198,7 @@ func FileMode(s v1.Step) (fs.FileMode, error) {
 
 // IsWider reports whether a file gives a right that a mode does not give: a credential that all may read is written
 // again. One that an administrator has restricted further is left as it is.
-func IsWider(f hostaccess.File, mode fs.FileMode) bool { return f.Mode.Perm()&^mode.Perm() != 0 }
+func IsWider(now, mode fs.FileMode) bool { return now.Perm()&^mode.Perm() != 0 }
 
 // WriteFile puts bytes on a host, after the record that says so was saved.
 func (e *Env) WriteFile(ctx context.Context, s v1.Step, rec *v1.StepRecord, data []byte, mode fs.FileMode) error {
@@ -188,18 +211,18 @@ func (e *Env) WriteFile(ctx context.Context, s v1.Step, rec *v1.StepRecord, data
 		return err
 	}
 	e.Hook("during", s.ID)
-	if f, sum, err := e.ReadFile(ctx, s.Host, s.Path); err == nil && sum == rec.AfterSHA256 && !IsWider(f, mode) {
+	if sum, now, err := e.DigestFile(ctx, s.Host, s.Path); err == nil && sum == rec.AfterSHA256 && !IsWider(now, mode) {
 		return nil
 	}
 	return h.WriteFile(ctx, s.Path, data, mode)
 }
 
-// CheckUnchanged refuses to overwrite or remove what another client wrote after this migration did.
-func (e *Env) CheckUnchanged(s v1.Step, now []byte) error {
-	if now == nil {
-		return nil // a step of this migration took it away
+// CheckUnchanged refuses to overwrite or remove what another client wrote after this migration did. What is absent was
+// taken away by a step of this migration.
+func (e *Env) CheckUnchanged(s v1.Step, sum string) error {
+	if sum == Absent {
+		return nil
 	}
-	sum := hostaccess.SHA256(now)
 	doc := e.Journal.Doc()
 	for _, rec := range doc.Records {
 		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum {

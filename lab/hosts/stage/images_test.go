@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
@@ -62,12 +63,14 @@ func TestRealHostsPullImagesWithTheProviderThatAPlanInstalls(t *testing.T) {
 	}
 	amazon, registry, image := theRegistry(t, s)
 	var worker *hosts.Host
+	restarted := time.Now().Truncate(time.Second)
 	for _, h := range s.Hosts() {
 		reachable(t, s, h, amazon)
 		if !h.ControlPlane {
 			worker = h
 		}
 	}
+	heardAgain(t, s, restarted)
 	before, _ := settledFacts(t, s)
 	must(t, s, append(s.apply(), "--strategy", "downtime", "--credential-provider", filepath.Join(programs, build.ECRCredentialProvider))...)
 
@@ -161,6 +164,35 @@ func reachable(t *testing.T, s *Stage, h *hosts.Host, a *imagecredentials.Amazon
 		if err := restart(ctx); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// heardAgain waits until kubelets that were restarted after since have said that their nodes are ready. A kubelet that starts says first that its node is not,
+// and kube-controller-manager marks the pods of the node, which stay so until the kubelet puts them right.
+func heardAgain(t *testing.T, s *Stage, since time.Time) {
+	t.Helper()
+	silent := ""
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		nodes, err := s.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		silent = ""
+		for i := range nodes.Items {
+			heard := slices.ContainsFunc(nodes.Items[i].Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(since)
+			})
+			if !heard {
+				silent += " " + nodes.Items[i].Name
+			}
+		}
+		return silent == "", nil
+	})
+	if err == nil {
+		err = s.WaitReady(t.Context())
+	}
+	if err != nil {
+		t.Fatalf("waiting for the kubelets%s: %v", silent, err)
 	}
 }
 

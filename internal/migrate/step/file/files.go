@@ -48,7 +48,7 @@ func (x WriteFile) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, step.Pending("%s on host %s has another content than this step gives it", s.Path, s.Host)
 	}
 	mode, err := step.FileMode(s)
-	if err == nil && s.Derive != layout.DeriveCredentialConfig && step.IsWider(f, mode) {
+	if err == nil && s.Derive != layout.DeriveCredentialConfig && step.IsWider(f.Mode, mode) {
 		err = step.Pending("%s on host %s has mode %04o, not %04o", s.Path, s.Host, f.Mode.Perm(), mode)
 	}
 	return err == nil, err
@@ -155,8 +155,8 @@ func (x WriteFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]
 type removeFile struct{ env *step.Env }
 
 func (x removeFile) Done(ctx context.Context, s v1.Step) (bool, error) {
-	_, restored, err := x.env.IsRestored(ctx, s)
-	if err == nil && !restored {
+	sum, _, err := x.env.DigestFile(ctx, s.Host, s.Path)
+	if err == nil && !step.IsRestored(x.env.Journal.Record(s.Restore), sum) {
 		err = step.Pending("%s on host %s is not as it was before step %s", s.Path, s.Host, s.Restore)
 	}
 	return err == nil, err
@@ -167,12 +167,12 @@ func (x removeFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 	if err != nil {
 		return err
 	}
-	now, is, err := x.env.ReadFile(ctx, s.Host, s.Path)
+	is, now, err := x.env.DigestFile(ctx, s.Host, s.Path)
 	if err != nil {
 		return err
 	}
 	if is != step.Absent && s.Path != layout.CCMToken { // which the manager, or an operator, has renewed since
-		if err := x.env.CheckUnchanged(s, now.Data); err != nil {
+		if err := x.env.CheckUnchanged(s, is); err != nil {
 			return err
 		}
 	}
@@ -185,7 +185,7 @@ func (x removeFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 		}
 		// Its arguments and variables may be secret. The mode is in the journal, and the owner's is on the file.
 		if mode &= 0o600; is != step.Absent {
-			mode = now.Mode.Perm()
+			mode = now
 		}
 	}
 	if sum != step.Absent {

@@ -33,7 +33,7 @@ func (x WriteFile) hasToken(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if step.IsWider(f, mode) { // who has read it may use it until it ends: a new one is written
+	if step.IsWider(f.Mode, mode) { // who has read it may use it until it ends: a new one is written
 		return false, step.Pending("token %s on host %s has mode %04o, not %04o", s.Path, s.Host, f.Mode.Perm(), mode)
 	}
 	claims, err := boundtoken.Read(string(f.Data))

@@ -134,11 +134,11 @@ func (x RestoreManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
 	if x.Env.Journal.Record(s.Restore).BackupSHA256 == "" {
 		return true, nil // the step was begun and changed nothing
 	}
-	f, restored, err := x.Env.IsRestored(ctx, s)
+	f, sum, err := x.Env.ReadFile(ctx, s.Host, s.Path)
 	if err != nil {
 		return false, err
 	}
-	if !restored {
+	if !step.IsRestored(x.Env.Journal.Record(s.Restore), sum) {
 		return false, step.Pending("manifest %s on host %s is not as it was before step %s", s.Path, s.Host, s.Restore)
 	}
 	return IsRunning(ctx, x.Env, s, f.Data)
@@ -165,7 +165,7 @@ func (x RestoreManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 		return err
 	}
 	return replaceManifest(ctx, x.Env, s, rec, func(now []byte) ([]byte, fs.FileMode, error) {
-		if err := x.Env.CheckUnchanged(s, now); err != nil {
+		if err := x.Env.CheckUnchanged(s, step.SumOf(now)); err != nil {
 			return nil, 0, err
 		}
 		return data, mode, nil
@@ -184,7 +184,7 @@ func (x RestoreManifest) judgeBackup(ctx context.Context, s v1.Step, back []byte
 	}
 	doc := x.Env.Journal.Doc()
 	if sum != step.Absent {
-		if err := x.Env.CheckUnchanged(s, f.Data); err != nil {
+		if err := x.Env.CheckUnchanged(s, sum); err != nil {
 			return err
 		}
 		err = allowed.CheckManifest(&doc.Plan, s, f.Data, back)

@@ -7,6 +7,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/allowed"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
@@ -52,7 +53,7 @@ func (x Unit) checkContent(ctx context.Context, s v1.Step) error {
 	if err != nil || s.Restore == "" || len(s.Edits) > 0 || string(want) == string(now) || x.Env.Unjudged {
 		return nil //nolint:nilerr // what cannot be read is an error where it is written
 	}
-	if err := x.Env.CheckUnchanged(s, now); err != nil {
+	if err := x.Env.CheckUnchanged(s, step.SumOf(now)); err != nil {
 		return err
 	}
 	if err := x.checkBackup(ctx, s, want); err != nil {

@@ -137,7 +137,7 @@ func (x Unit) rewrite(ctx context.Context, h step.UnitManager, s v1.Step, rec *v
 		return err
 	}
 	if s.Restore != "" && string(want) != string(now) {
-		if err := x.Env.CheckUnchanged(s, now); err != nil {
+		if err := x.Env.CheckUnchanged(s, step.SumOf(now)); err != nil {
 			return err
 		}
 	}
