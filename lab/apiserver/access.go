@@ -2,19 +2,18 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/transplant-dev/transplant/lab/pki"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // masters is the group that may do everything, which users are in unless other groups are named.
@@ -101,23 +100,12 @@ func (s *Server) WaitReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating client: %w", err)
 	}
-	var missing error
-	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	return poll.Until(ctx, 100*time.Millisecond, "kube-apiserver to be ready", func(ctx context.Context) error {
 		if err := s.ended(); err != nil {
-			return false, err
+			return poll.Final(err)
 		}
-		if err := ready(ctx, client); err != nil {
-			if ctx.Err() == nil || missing == nil { // an attempt that ctx cut off says less than the one before
-				missing = err
-			}
-			return false, nil
-		}
-		return true, nil
+		return ready(ctx, client)
 	})
-	if err != nil {
-		return fmt.Errorf("waiting for kube-apiserver to be ready: %w", errors.Join(err, missing))
-	}
-	return nil
 }
 
 func ready(ctx context.Context, client kubernetes.Interface) error {

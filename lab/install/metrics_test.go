@@ -29,6 +29,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // The manager as it is installed, with the rights of its own account and of no other, answers Prometheus' account with its metrics, and no other caller.
@@ -64,7 +65,7 @@ func TestOnlyWhoMayReadMetricsGetsThem(t *testing.T) {
 	m.start(t, server, client)
 
 	allowed, other := token(t, client, "monitoring", "prometheus-k8s"), token(t, client, "monitoring", "other")
-	await(t, "the manager to serve", func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "the manager to serve", func(ctx context.Context) string {
 		select {
 		case <-m.process.Done():
 			t.Fatalf("it has ended: %v", m.process.Err())
@@ -99,7 +100,7 @@ func TestOnlyWhoMayReadMetricsGetsThem(t *testing.T) {
 		}
 	}
 	o.must(t, o.kubectl, "delete", "clusterrolebinding", "transplant-metrics-reader")
-	await(t, "the account to be refused without its binding", func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "the account to be refused without its binding", func(ctx context.Context) string {
 		code, _, err := m.get(ctx, "/metrics", allowed)
 		if code != http.StatusForbidden {
 			return fmt.Sprintf("it got %d, %v", code, err)

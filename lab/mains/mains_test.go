@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 var (
@@ -123,7 +124,7 @@ func (m *manager) healthy(t *testing.T) {
 // routed waits until the node is said to have a route.
 func (w *world) routed(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "the route of "+name, func(ctx context.Context) error {
+	poll.Eventually(t, "the route of "+name, func(ctx context.Context) error {
 		node, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -157,7 +158,7 @@ func runAWS(t *testing.T, w *world, b Built) {
 		t.Error("the load balancer has no name")
 	}
 	// The tagging controller needs the provider's own type.
-	eventually(t, "the instance to be tagged", func(context.Context) error {
+	poll.Eventually(t, "the instance to be tagged", func(context.Context) error {
 		instance, ok := sim.State().EC2.Instances[filepath.Base(node.Spec.ProviderID)]
 		if !ok || instance.Tags["owner"] != "lab" {
 			return errors.New("it has no such tag")
@@ -232,7 +233,7 @@ func runVSphere(t *testing.T, w *world, b Built) {
 			t.Logf("vcsim says:\n%s", text)
 		}
 	})
-	eventually(t, "vcsim to serve", func(ctx context.Context) error {
+	poll.Eventually(t, "vcsim to serve", func(ctx context.Context) error {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "tcp", at)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 const (
@@ -160,7 +161,7 @@ func (w *world) works(t *testing.T, m *manager, since time.Time) {
 	if since.IsZero() {
 		names = append(names, "thirdparty-initialized")
 	}
-	eventually(t, m.name+" to run its loops", func(context.Context) error {
+	poll.Eventually(t, m.name+" to run its loops", func(context.Context) error {
 		missing := map[string]bool{}
 		for _, name := range names {
 			missing[name] = true
@@ -200,7 +201,7 @@ func (w *world) writes(t *testing.T, user string) []apiserver.Write {
 func (w *world) event(t *testing.T, node string) string {
 	t.Helper()
 	message := ""
-	eventually(t, "the event of "+node, func(ctx context.Context) error {
+	poll.Eventually(t, "the event of "+node, func(ctx context.Context) error {
 		events, err := w.admin.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=Seen,involvedObject.name=" + node})
 		if err != nil {
 			return err

@@ -18,20 +18,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
-const (
-	lease = "cloud-controller-manager"
-	// patience is how long anything may take: much longer than it does, even on a busy machine.
-	patience = 3 * time.Minute
-)
+const lease = "cloud-controller-manager"
 
 // world is a cluster without machines.
 type world struct {
@@ -148,7 +144,7 @@ func (m *manager) get(ctx context.Context, path string) (code int, text string, 
 func (m *manager) answers(t *testing.T, path string, want int) string {
 	t.Helper()
 	body := ""
-	eventually(t, fmt.Sprintf("%s to answer %s with %d", m.name, path, want), func(ctx context.Context) error {
+	poll.Eventually(t, fmt.Sprintf("%s to answer %s with %d", m.name, path, want), func(ctx context.Context) error {
 		code, text, err := m.get(ctx, path)
 		if err == nil && code != want {
 			err = fmt.Errorf("%d: %s", code, text)
@@ -164,7 +160,7 @@ func (m *manager) hasStarted(t *testing.T, controllers ...string) {
 	t.Helper()
 	for _, c := range controllers {
 		ours, upstreams := fmt.Sprintf(`"Started the controller" controller=%q`, c), fmt.Sprintf(`Started %q`, c)
-		eventually(t, m.name+" to start "+c, func(context.Context) error {
+		poll.Eventually(t, m.name+" to start "+c, func(context.Context) error {
 			if text := m.text(t); !strings.Contains(text, ours) && !strings.Contains(text, upstreams) {
 				return errors.Join(errors.New("the log does not say so"), m.ended())
 			}
@@ -185,7 +181,7 @@ func (w *world) holder(ctx context.Context) (string, error) {
 func (w *world) leads(t *testing.T, m *manager, before string) string {
 	t.Helper()
 	now := ""
-	eventually(t, m.name+" to lead", func(ctx context.Context) error {
+	poll.Eventually(t, m.name+" to lead", func(ctx context.Context) error {
 		var err error
 		now, err = w.holder(ctx)
 		if err == nil && (now == "" || now == before) {
@@ -225,7 +221,7 @@ func (m *manager) ends(t *testing.T) {
 	t.Helper()
 	select {
 	case <-m.Done():
-	case <-time.After(patience):
+	case <-time.After(poll.Patience):
 		t.Fatalf("%s does not end", m.name)
 	}
 }
@@ -257,7 +253,7 @@ func (w *world) register(t *testing.T, name, podCIDR, uuid string) {
 func (w *world) initialised(t *testing.T, name, providerIDPrefix, address string) *corev1.Node {
 	t.Helper()
 	var node *corev1.Node
-	eventually(t, "node "+name+" to be initialised", func(ctx context.Context) error {
+	poll.Eventually(t, "node "+name+" to be initialised", func(ctx context.Context) error {
 		var err error
 		if node, err = w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -284,7 +280,7 @@ func (w *world) serve(t *testing.T, name string) corev1.LoadBalancerIngress {
 		t.Fatal(err)
 	}
 	var ingress corev1.LoadBalancerIngress
-	eventually(t, "the load balancer of "+name, func(ctx context.Context) error {
+	poll.Eventually(t, "the load balancer of "+name, func(ctx context.Context) error {
 		service, err := services.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -298,7 +294,7 @@ func (w *world) serve(t *testing.T, name string) corev1.LoadBalancerIngress {
 	if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Service "+name+" to be gone", func(ctx context.Context) error {
+	poll.Eventually(t, "Service "+name+" to be gone", func(ctx context.Context) error {
 		list, err := services.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 		if err == nil && len(list.Items) > 0 {
 			err = errors.New("it is there")
@@ -306,19 +302,6 @@ func (w *world) serve(t *testing.T, name string) corev1.LoadBalancerIngress {
 		return err
 	})
 	return ingress
-}
-
-// eventually waits until look returns nil, and fails the test with what was missing last.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	var missing error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		missing = look(ctx)
-		return missing == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v", what, missing)
-	}
 }
 
 // freeAddress is a host:port of the loopback that nothing listens at.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -82,6 +81,3 @@ func (w *world) start(name string, port int) (manager, error) {
 	})
 	return manager{name, p}, err
 }
-
-// patience is how long anything may take: much longer than it does, even on a busy machine.
-const patience = 90 * time.Second

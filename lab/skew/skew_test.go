@@ -23,7 +23,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -33,6 +32,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 var (
@@ -203,24 +203,11 @@ func (w *world) run(t *testing.T, name string) manager {
 	return m
 }
 
-// eventually waits until look returns nil, and fails the test with what was missing last.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	var missing error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		missing = look(ctx)
-		return missing == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v", what, missing)
-	}
-}
-
 // leads waits until a manager holds both leases.
 func (w *world) leads(t *testing.T, m manager) {
 	t.Helper()
 	for _, name := range []string{lease, migrationLease} {
-		eventually(t, m.name+" to hold lease "+name, func(ctx context.Context) error {
+		poll.Eventually(t, m.name+" to hold lease "+name, func(ctx context.Context) error {
 			_, err := w.holder(ctx, name)
 			return err
 		})
@@ -253,7 +240,7 @@ func (w *world) leaseMoves(t *testing.T, from, to manager) {
 		t.Fatal(err)
 	}
 	for name := range before {
-		eventually(t, to.name+" to take lease "+name, func(ctx context.Context) error {
+		poll.Eventually(t, to.name+" to take lease "+name, func(ctx context.Context) error {
 			holder, err := w.holder(ctx, name)
 			if err == nil && holder == before[name] {
 				err = fmt.Errorf("%s still holds it", holder)
@@ -281,14 +268,14 @@ func (w *world) nodeLives(t *testing.T, address, podCIDR string) string {
 		t.Fatal(err)
 	}
 	w.setReady(t, name, corev1.ConditionTrue)
-	eventually(t, "node "+name+" to be initialised", func(ctx context.Context) error {
+	poll.Eventually(t, "node "+name+" to be initialised", func(ctx context.Context) error {
 		node, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		return initialised(node, address)
 	})
-	eventually(t, "the route to "+name, func(ctx context.Context) error {
+	poll.Eventually(t, "the route to "+name, func(ctx context.Context) error {
 		if !w.hasRoute(podCIDR) {
 			return errors.New("the cloud has none")
 		}
@@ -368,7 +355,7 @@ func (w *world) loadBalancerLives(t *testing.T, name string, members ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the load balancer of "+name, func(ctx context.Context) error {
+	poll.Eventually(t, "the load balancer of "+name, func(ctx context.Context) error {
 		service, err := services.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -381,7 +368,7 @@ func (w *world) loadBalancerLives(t *testing.T, name string, members ...string) 
 	if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Service "+name+" and its load balancer to be gone", func(ctx context.Context) error {
+	poll.Eventually(t, "Service "+name+" and its load balancer to be gone", func(ctx context.Context) error {
 		if n := len(w.cloud.State().ELB); n > 0 {
 			return fmt.Errorf("the cloud has %d load balancers", n)
 		}
@@ -424,7 +411,7 @@ func (w *world) nodeDies(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	w.setReady(t, name, corev1.ConditionFalse)
-	eventually(t, "node "+name+" and its route to be gone", func(ctx context.Context) error {
+	poll.Eventually(t, "node "+name+" and its route to be gone", func(ctx context.Context) error {
 		if w.hasRoute(node.Spec.PodCIDR) {
 			return errors.New("the route is there")
 		}

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
@@ -24,11 +23,9 @@ import (
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
 	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/vspheresim"
 )
-
-// patience is how long anything may take, even on a busy machine.
-const patience = 3 * time.Minute
 
 // trial is a real API server and a running vsphere-cloud-controller-manager.
 type trial struct {
@@ -104,19 +101,6 @@ func (w *trial) run(t *testing.T, config []byte, flags ...string) (*process.Proc
 	return p, log
 }
 
-// until waits for a condition, whose last answer is in the failure.
-func until(t *testing.T, what string, condition func(context.Context) string) {
-	t.Helper()
-	missing := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		missing = condition(ctx)
-		return missing == "", nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v: %s", what, err, missing)
-	}
-}
-
 // register adds a node as a kubelet does.
 func (w *trial) register(t *testing.T, name, systemUUID string) {
 	t.Helper()
@@ -146,7 +130,7 @@ func (w *trial) notReady(t *testing.T, names ...string) {
 
 func (w *trial) untilNode(t *testing.T, name, what string, condition func(*corev1.Node) string) {
 	t.Helper()
-	until(t, "node "+name+" to be "+what, func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "node "+name+" to be "+what, func(ctx context.Context) string {
 		n, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
@@ -245,7 +229,7 @@ func nodesLive(t *testing.T, w *trial) {
 	}
 	sim.Calls()
 	asked := 0
-	until(t, "the manager to ask ten times", func(context.Context) string {
+	poll.EventuallyComplete(t, "the manager to ask ten times", func(context.Context) string {
 		if asked += len(sim.Calls()); asked < 10 {
 			return fmt.Sprintf("%d calls", asked)
 		}
@@ -255,7 +239,7 @@ func nodesLive(t *testing.T, w *trial) {
 	if err := sim.Destroy(t.Context(), machines[3]); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the node of a destroyed machine to be deleted", func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "the node of a destroyed machine to be deleted", func(ctx context.Context) string {
 		if _, err := w.admin.CoreV1().Nodes().Get(ctx, names[3], metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Sprint("its Node is there, error ", err)
 		}
@@ -273,7 +257,7 @@ func nodesLive(t *testing.T, w *trial) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "an event that says that there are no load balancers", func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "an event that says that there are no load balancers", func(ctx context.Context) string {
 		events, err := w.admin.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=NoLoadBalancers"})
 		if err != nil || len(events.Items) == 0 {
 			return fmt.Sprint("there is none, error ", err)
@@ -303,7 +287,7 @@ func TestTheProgramEndsWhenThePasswordIsWrong(t *testing.T) {
 	manager, log := w.run(t, []byte(data))
 	select {
 	case <-manager.Done():
-	case <-time.After(patience):
+	case <-time.After(poll.Patience):
 		t.Fatal("it runs on")
 	}
 	text, err := os.ReadFile(log)
