@@ -25,8 +25,8 @@ func (s *Server) Config(user string, groups ...string) (*rest.Config, error) {
 	return s.config(user, groups)
 }
 
-// Client returns a client for a user; see Config. Its connections stay open until they idle out: CloseIdleConnections
-// of the HTTP client of a Config is for tests that count goroutines.
+// Client returns a client for a user; see Config. Its connections stay open until they idle out: Connect is for
+// tests that count goroutines.
 func (s *Server) Client(user string, groups ...string) (kubernetes.Interface, error) {
 	config, err := s.Config(user, groups...)
 	if err != nil {
@@ -37,6 +37,18 @@ func (s *Server) Client(user string, groups ...string) (kubernetes.Interface, er
 		return nil, fmt.Errorf("creating client of %q: %w", user, err)
 	}
 	return client, nil
+}
+
+// Connect returns a client whose connections can be closed.
+func Connect(config *rest.Config) (client kubernetes.Interface, disconnect func(), err error) {
+	web, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating client: %w", err)
+	}
+	if client, err = kubernetes.NewForConfigAndClient(config, web); err != nil {
+		return nil, nil, fmt.Errorf("creating client: %w", err)
+	}
+	return client, web.CloseIdleConnections, nil
 }
 
 // Kubeconfig writes the kubeconfig of a user below the server's directory, and returns its path; see Config for the
@@ -91,15 +103,11 @@ func (s *Server) WaitReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	web, err := rest.HTTPClientFor(config)
+	client, disconnect, err := Connect(config)
 	if err != nil {
-		return fmt.Errorf("creating client: %w", err)
+		return err
 	}
-	defer web.CloseIdleConnections()
-	client, err := kubernetes.NewForConfigAndClient(config, web)
-	if err != nil {
-		return fmt.Errorf("creating client: %w", err)
-	}
+	defer disconnect()
 	return poll.Until(ctx, 100*time.Millisecond, "kube-apiserver to be ready", func(ctx context.Context) error {
 		if err := s.ended(); err != nil {
 			return poll.Final(err)

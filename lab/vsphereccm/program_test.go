@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +21,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
-	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/vspheresim"
 )
@@ -37,25 +37,10 @@ type trial struct {
 
 func newTrial(t *testing.T, version string) *trial {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds the program and starts an API server")
-	}
-	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := &trial{dir: t.TempDir()}
-	if w.program, err = build.BuildCommand(t.Context(), root, w.dir, "vsphere-cloud-controller-manager"); err != nil {
-		t.Fatal(err)
-	}
-	if w.api, err = apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Version: version, Progress: os.Stderr}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.api.Stop)
-	if err := w.api.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if w.admin, err = w.api.Client("admin", "system:masters"); err != nil {
+	w.api, w.admin = ccmtest.API(t, apiserver.Options{Version: version})
+	var err error
+	if w.program, err = ccmtest.Build(t.Context(), ".", w.dir, "vsphere-cloud-controller-manager"); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -66,39 +51,26 @@ func (w *trial) run(t *testing.T, config []byte, flags ...string) (*process.Proc
 	t.Helper()
 	w.started++
 	name := fmt.Sprintf("manager-%d", w.started)
-	kubeconfig, err := w.api.Kubeconfig(name, "system:masters")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, _, err := net.SplitHostPort(w.api.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, log := filepath.Join(w.dir, name+".conf"), filepath.Join(w.dir, name+".log")
+	file := filepath.Join(w.dir, name+".conf")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := process.Start(process.Options{
-		Name: name, Path: w.program, Dir: w.dir, Output: log,
-		Args: append([]string{
-			"--v=2", "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-			"--cloud-provider=vsphere", "--cloud-config=" + file, "--bind-address=" + host, fmt.Sprintf("--secure-port=%d", 11000+w.started),
-			"--cert-dir=" + filepath.Join(w.dir, name+"-certificates"), "--leader-elect=true", "--allocate-node-cidrs=true",
+	m, err := ccmlab.Start(ccmlab.Options{
+		API: w.api, Name: name, Program: w.program, Dir: w.dir,
+		Flags: append([]string{
+			"--v=2", "--cloud-provider=vsphere", "--cloud-config=" + file, "--allocate-node-cidrs=true",
 			"--cluster-cidr=10.244.0.0/16", "--node-monitor-period=500ms", "--node-deletion-grace-after-takeover=0",
 		}, flags...),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	ccmtest.ShowLog(t, name, m.Log)
 	t.Cleanup(func() {
-		_ = p.Signal(syscall.SIGINT) // it may have ended
-		<-p.Done()
-		if t.Failed() {
-			data, err := os.ReadFile(log)
-			t.Logf("the log of %s (error %v):\n%s", name, err, data)
-		}
+		_ = m.Signal(syscall.SIGINT) // it may have ended
+		<-m.Done()
 	})
-	return p, log
+	return m.Process, m.Log
 }
 
 // register adds a node as a kubelet does.
