@@ -44,6 +44,18 @@ func Until(ctx context.Context, every time.Duration, what string, check func(con
 	}
 }
 
+// Pause waits, and reports whether ctx went on for as long.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // Within is Until with a limit of its own.
 func Within(
 	ctx context.Context,
