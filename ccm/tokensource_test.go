@@ -1,9 +1,7 @@
 package ccm
 
 import (
-	"encoding/pem"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +9,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/cloud-provider/app"
 	"k8s.io/cloud-provider/options"
 
@@ -59,27 +57,12 @@ func (b *bearers) awaitUse(t *testing.T, token, request string) {
 func newBearers(t *testing.T) (server *apitest.Server, b *bearers, kubeconfig, file string) {
 	t.Helper()
 	server, b, file = apitest.New(t), &bearers{valid: "old", used: map[string]bool{}}, filepath.Join(t.TempDir(), "token")
-	kubeconfig = server.Kubeconfig(t)
 	server.Intercept = b.intercept
-	front := httptest.NewTLSServer(server)
-	t.Cleanup(func() {
-		front.CloseClientConnections() // watches end
-		front.Close()
-	})
 	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := clientcmd.LoadFromFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.AuthInfos[apitest.User].TokenFile = file
-	c.Clusters["test"].Server = front.URL
-	c.Clusters["test"].CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
-	if err := clientcmd.WriteToFile(*c, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return server, b, kubeconfig, file
+	c := apitest.OverTLS(t, server, apitest.User, clientcmdapi.AuthInfo{TokenFile: file})
+	return server, b, apitest.WriteKubeconfig(t, c), file
 }
 
 // renew replaces the token in the file, and has the server refuse the old one at once.

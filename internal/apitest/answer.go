@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/transplant-dev/transplant/internal/mergepatch"
 )
 
 // request is what a path asks about.
@@ -216,7 +217,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r 
 	case verb == "update":
 		s.update(w, path, r, object, body, dry)
 	case verb == "patch":
-		s.update(w, path, r, object, merged(object, body), dry)
+		s.update(w, path, r, object, mergepatch.Apply(object, body), dry)
 	case verb == "delete":
 		if pre, ok := body["preconditions"].(map[string]any); ok && pre["resourceVersion"] != nil &&
 			pre["resourceVersion"] != metadata(object)["resourceVersion"] {
@@ -268,27 +269,6 @@ func (s *Server) update(w http.ResponseWriter, path string, r request, object, b
 		s.store(path, body)
 	}
 	write(w, http.StatusOK, body)
-}
-
-// merged is an object with a JSON merge patch applied; the object itself stays as it is.
-func merged(object, patch map[string]any) map[string]any {
-	out := maps.Clone(object)
-	if out == nil {
-		out = map[string]any{}
-	}
-	for key, value := range patch {
-		below, isMap := value.(map[string]any)
-		switch {
-		case value == nil:
-			delete(out, key)
-		case isMap:
-			old, _ := out[key].(map[string]any)
-			out[key] = merged(old, below)
-		default:
-			out[key] = value
-		}
-	}
-	return out
 }
 
 func groupVersion(r request) string {

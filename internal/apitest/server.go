@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strconv"
@@ -26,7 +25,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/transplant-dev/transplant/internal/component"
@@ -123,16 +121,7 @@ func (s *Server) Clients(t testing.TB) (kubernetes.Interface, dynamic.Interface)
 // Kubeconfig writes a kubeconfig with the context "test" that reaches the server, and returns its path.
 func (s *Server) Kubeconfig(t testing.TB) string {
 	t.Helper()
-	c := clientcmdapi.NewConfig()
-	c.Clusters["test"] = &clientcmdapi.Cluster{Server: s.URL}
-	c.AuthInfos[User] = &clientcmdapi.AuthInfo{}
-	c.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: User}
-	c.CurrentContext = "test"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*c, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return WriteKubeconfig(t, configOf(clientcmdapi.Cluster{Server: s.URL}, User, clientcmdapi.AuthInfo{}))
 }
 
 // Deny refuses a verb on a resource from now on, and answers so when it is asked who may do what.

@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
@@ -353,19 +352,8 @@ func overTLS(t *testing.T, server string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(to))
-	t.Cleanup(front.Close)
-	k := clientcmdapi.NewConfig()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
-	k.Clusters["user"] = &clientcmdapi.Cluster{Server: front.URL, CertificateAuthorityData: ca}
-	k.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: "a-token"}
-	k.Contexts["user"] = &clientcmdapi.Context{Cluster: "user", AuthInfo: "admin"}
-	k.CurrentContext = "user"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	return apitest.WriteKubeconfig(t, apitest.OverTLS(t, proxy, "admin", clientcmdapi.AuthInfo{Token: "a-token"}))
 }
 
 // TestABundleOfAHostedControlPlane: its pods are those of the seed's namespace, and no Secret is read in either cluster.

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,17 +67,11 @@ func TestAKubeconfigOfTheSeedActsOnNothingHere(t *testing.T) {
 			seed, user := apitest.New(t), apitest.New(t)
 			var asked atomic.Int64
 			var sent atomic.Value
-			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			k := apitest.OverTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				asked.Add(1)
 				sent.Store(r.Header.Get("Authorization"))
 				user.ServeHTTP(w, r)
-			}))
-			t.Cleanup(server.Close)
-			k := clientcmdapi.NewConfig()
-			ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-			k.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: ca}
-			k.AuthInfos["admin"] = &c.user
-			k.Contexts["now"], k.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "admin"}, "now"
+			}), "admin", c.user)
 			data, err := clientcmd.Write(*k)
 			if err != nil {
 				t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -162,18 +161,7 @@ func RunProbes(ctx context.Context, p *probe.Prober) func() {
 
 // ReadProbes reads a disruption log; none when there is no such file.
 func ReadProbes(path string) ([]v1.ProbeEvent, error) {
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading the disruption log: %w", err)
-	}
-	defer file.Close()
-	events, err := probe.ReadLog(file)
-	if err != nil {
-		return nil, fmt.Errorf("disruption log %s: %w", path, err)
-	}
-	return events, nil
+	return readLog(path, "disruption log", true, probe.ReadLog)
 }
 
 // readDisruption reads the disruption log of a run: the one that was named, or what apply kept on this machine, if

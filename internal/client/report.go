@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -106,29 +107,27 @@ func (c *Client) readEvents(path string, doc v1.Journal) ([]v1.OwnershipEvent, e
 			return nil, nil
 		}
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the ownership log: %w", err)
-	}
-	defer file.Close()
-	events, err := ownership.ReadLog(file)
-	if err != nil {
-		return nil, fmt.Errorf("ownership log %s: %w", path, err)
-	}
-	return events, nil
+	return OwnershipEvents(path, false)
 }
 
 func readCalls(path string) ([]v1.CloudCall, error) {
+	return readLog(path, "cloud audit log", false, ownership.ReadCalls)
+}
+
+// readLog reads a log of this machine; with optional, one that is not there holds nothing.
+func readLog[T any](path, name string, optional bool, read func(io.Reader) ([]T, error)) ([]T, error) {
 	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the cloud audit log: %w", err)
+	if errors.Is(err, fs.ErrNotExist) && optional {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the %s: %w", name, err)
 	}
 	defer file.Close()
-	calls, err := ownership.ReadCalls(file)
+	lines, err := read(file)
 	if err != nil {
-		return nil, fmt.Errorf("cloud audit log %s: %w", path, err)
+		return nil, fmt.Errorf("%s %s: %w", name, path, err)
 	}
-	return calls, nil
+	return lines, nil
 }
 
 func readKeys(path string) (map[string]ownership.Owner, error) {
@@ -257,18 +256,7 @@ func SplitAccepted(values []string) (codes []string, objects map[string]string, 
 
 // OwnershipEvents reads an ownership log; with optional, one that is not there holds nothing.
 func OwnershipEvents(path string, optional bool) ([]v1.OwnershipEvent, error) {
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) && optional {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading the ownership log: %w", err)
-	}
-	defer file.Close()
-	events, err := ownership.ReadLog(file)
-	if err != nil {
-		return nil, fmt.Errorf("ownership log %s: %w", path, err)
-	}
-	return events, nil
+	return readLog(path, "ownership log", optional, ownership.ReadLog)
 }
 
 // Timeline makes the timeline of what the board holds, with the logs of this machine. An ownership log that is not

@@ -25,6 +25,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/mergepatch"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
@@ -97,7 +98,7 @@ func writeOf(s v1.Step) (write, bool) {
 			return w, true
 		}
 		w.change = func(o *unstructured.Unstructured) error {
-			merge(o.Object, patch)
+			o.Object = mergepatch.Apply(o.Object, patch)
 			return nil
 		}
 	case v1.StepScale:
@@ -276,7 +277,7 @@ func (w write) update(ctx context.Context, objects dynamic.ResourceInterface) er
 		changed := live.DeepCopy()
 		switch {
 		case w.object != nil:
-			merge(changed.Object, w.object.DeepCopy().Object)
+			changed.Object = mergepatch.Apply(changed.Object, w.object.DeepCopy().Object)
 		case w.change != nil:
 			if err := w.change(changed); err != nil {
 				return &changeError{err}
@@ -294,26 +295,6 @@ func (w write) update(ctx context.Context, objects dynamic.ResourceInterface) er
 type changeError struct{ error }
 
 func (e *changeError) Unwrap() error { return e.error }
-
-// merge applies a JSON merge patch (RFC 7396) to an object.
-func merge(object, patch map[string]any) {
-	for key, value := range patch {
-		below, isMap := value.(map[string]any)
-		there, wasMap := object[key].(map[string]any)
-		switch {
-		case value == nil:
-			delete(object, key)
-		case isMap && wasMap:
-			merge(there, below)
-		case isMap:
-			fresh := map[string]any{}
-			merge(fresh, below)
-			object[key] = fresh
-		default:
-			object[key] = value
-		}
-	}
-}
 
 // byWebhook tells a webhook's refusal from the authorizer's; both are Forbidden.
 func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission webhook") }

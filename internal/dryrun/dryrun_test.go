@@ -222,12 +222,3 @@ func TestAnAPIServerThatIsGoneIsNoRefusal(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
-
-func TestAChangeIsMergedIntoWhatIsThere(t *testing.T) {
-	object := map[string]any{"data": map[string]any{"a": "1", "b": "2", "c": map[string]any{"x": "y"}}, "kind": "x"}
-	merge(object, map[string]any{"data": map[string]any{"a": "3", "b": nil, "c": "plain", "d": map[string]any{"e": nil, "f": "g"}}})
-	want := map[string]any{"data": map[string]any{"a": "3", "c": "plain", "d": map[string]any{"f": "g"}}, "kind": "x"}
-	if diff := cmp.Diff(want, object); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}

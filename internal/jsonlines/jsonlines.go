@@ -36,6 +36,27 @@ func Each(r io.Reader, decode func([]byte) error) error {
 	}
 }
 
+// Read returns the values of a log's lines. check refuses a value that says too little; name is what errors call the
+// log.
+func Read[T any](r io.Reader, name string, check func(T) error) ([]T, error) {
+	var out []T
+	err := Each(r, func(line []byte) error {
+		var v T
+		if err := json.Unmarshal(line, &v); err != nil {
+			return err
+		}
+		if err := check(v); err != nil {
+			return err
+		}
+		out = append(out, v)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return out, nil
+}
+
 // readLine returns the next line, and whether it was terminated.
 func readLine(in *bufio.Reader) (line []byte, ended bool, err error) {
 	for {
@@ -66,18 +87,19 @@ func Write(w io.Writer, v any) error {
 }
 
 // File is a log that is appended to, safe for use by several goroutines.
-type File struct {
+type File[T any] struct {
+	name string
 	mu   sync.Mutex
 	file *os.File
 	err  error
 }
 
 // Open opens a log for appending, or makes one that only its owner can read. A line that a crash cut off is taken out
-// first, so that the log stays readable.
-func Open(path string) (*File, error) {
+// first, so that the log stays readable. The name is what errors call the log.
+func Open[T any](path, name string) (*File[T], error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	end, err := endOfLastLine(f)
 	if err == nil {
@@ -87,9 +109,9 @@ func Open(path string) (*File, error) {
 		_, err = f.Seek(end, io.SeekStart)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%q: %w", path, err), f.Close())
+		return nil, fmt.Errorf("opening %s: %w", name, errors.Join(fmt.Errorf("%q: %w", path, err), f.Close()))
 	}
-	return &File{file: f}, nil
+	return &File[T]{name: name, file: f}, nil
 }
 
 // endOfLastLine is the offset behind the last newline.
@@ -113,18 +135,21 @@ func endOfLastLine(f *os.File) (int64, error) {
 	return 0, nil
 }
 
-// Append writes one value. The first error is kept, and nothing is written behind it.
-func (f *File) Append(v any) error {
+// Append writes one value. The first error is kept for Close too, and nothing is written behind it.
+func (f *File[T]) Append(v T) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil {
 		f.err = Write(f.file, v)
 	}
-	return f.err
+	if f.err != nil {
+		return fmt.Errorf("writing %s: %w", f.name, f.err)
+	}
+	return nil
 }
 
 // Close closes the file and returns the first error that writing it met.
-func (f *File) Close() error {
+func (f *File[T]) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return errors.Join(f.err, f.file.Close())

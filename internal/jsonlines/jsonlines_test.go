@@ -14,7 +14,7 @@ func TestALogIsContinuedBehindItsLastWholeLine(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{\"a\":\"1\"}\n"+long+"\n"+long[:8000]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Open(path)
+	f, err := Open[map[string]string](path, "the log")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestALineThatCannotBeReadIsNamedUnlessItIsTheLastAndCutOff(t *testing.T) {
 }
 
 func TestAClosedFileKeepsItsError(t *testing.T) {
-	f, err := Open(filepath.Join(t.TempDir(), "log.jsonl"))
+	f, err := Open[int](filepath.Join(t.TempDir(), "log.jsonl"), "the log")
 	if err != nil {
 		t.Fatal(err)
 	}

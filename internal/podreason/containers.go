@@ -226,7 +226,7 @@ func running(f Facts, r *Reason, s corev1.ContainerStatus) {
 	r.lacksEvents = true
 	begun := s.State.Running.StartedAt.Time
 	if e := newestThat(f, func(e *corev1.Event) bool {
-		return e.Reason == "Unhealthy" && !timeOf(e).Before(begun)
+		return e.Reason == "Unhealthy" && !EventTime(e).Before(begun)
 	}); e != nil {
 		r.Why = text(e.Reason + ": " + e.Message)
 	}

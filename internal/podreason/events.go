@@ -35,18 +35,18 @@ func newestThat(f Facts, fits func(*corev1.Event) bool) *corev1.Event {
 		e := &f.Events[i]
 		o := e.InvolvedObject
 		isOther := o.UID != uid || uid == "" || o.Name != f.Pod.Name || o.Namespace != f.Pod.Namespace
-		if at := timeOf(e); isOther || !fits(e) || !at.IsZero() && at.Before(born.Add(-time.Minute)) {
+		if at := EventTime(e); isOther || !fits(e) || !at.IsZero() && at.Before(born.Add(-time.Minute)) {
 			continue
 		}
-		if out == nil || timeOf(out).Before(timeOf(e)) {
+		if out == nil || EventTime(out).Before(EventTime(e)) {
 			out = e
 		}
 	}
 	return out
 }
 
-// timeOf is when an event was seen last.
-func timeOf(e *corev1.Event) time.Time {
+// EventTime is when an event was seen last; zero where it does not say so.
+func EventTime(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
 		return e.Series.LastObservedTime.Time

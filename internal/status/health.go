@@ -276,15 +276,8 @@ func eventHealth(f Facts) []v1.Blocker {
 
 // EventTime is when an event was seen last.
 func EventTime(e *corev1.Event) time.Time {
-	switch {
-	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
-		return e.Series.LastObservedTime.Time
-	case !e.LastTimestamp.IsZero():
-		return e.LastTimestamp.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	case !e.FirstTimestamp.IsZero():
-		return e.FirstTimestamp.Time
+	if at := podreason.EventTime(e); !at.IsZero() {
+		return at
 	}
 	return e.CreationTimestamp.Time
 }

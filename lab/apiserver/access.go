@@ -2,19 +2,18 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/transplant-dev/transplant/lab/pki"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // masters is the group that may do everything, which users are in unless other groups are named.
@@ -26,8 +25,8 @@ func (s *Server) Config(user string, groups ...string) (*rest.Config, error) {
 	return s.config(user, groups)
 }
 
-// Client returns a client for a user; see Config. Its connections stay open until they idle out: CloseIdleConnections
-// of the HTTP client of a Config is for tests that count goroutines.
+// Client returns a client for a user; see Config. Its connections stay open until they idle out: Connect is for
+// tests that count goroutines.
 func (s *Server) Client(user string, groups ...string) (kubernetes.Interface, error) {
 	config, err := s.Config(user, groups...)
 	if err != nil {
@@ -38,6 +37,18 @@ func (s *Server) Client(user string, groups ...string) (kubernetes.Interface, er
 		return nil, fmt.Errorf("creating client of %q: %w", user, err)
 	}
 	return client, nil
+}
+
+// Connect returns a client whose connections can be closed.
+func Connect(config *rest.Config) (client kubernetes.Interface, disconnect func(), err error) {
+	web, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating client: %w", err)
+	}
+	if client, err = kubernetes.NewForConfigAndClient(config, web); err != nil {
+		return nil, nil, fmt.Errorf("creating client: %w", err)
+	}
+	return client, web.CloseIdleConnections, nil
 }
 
 // Kubeconfig writes the kubeconfig of a user below the server's directory, and returns its path; see Config for the
@@ -92,32 +103,17 @@ func (s *Server) WaitReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	web, err := rest.HTTPClientFor(config)
+	client, disconnect, err := Connect(config)
 	if err != nil {
-		return fmt.Errorf("creating client: %w", err)
+		return err
 	}
-	defer web.CloseIdleConnections()
-	client, err := kubernetes.NewForConfigAndClient(config, web)
-	if err != nil {
-		return fmt.Errorf("creating client: %w", err)
-	}
-	var missing error
-	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	defer disconnect()
+	return poll.Until(ctx, 100*time.Millisecond, "kube-apiserver to be ready", func(ctx context.Context) error {
 		if err := s.ended(); err != nil {
-			return false, err
+			return poll.Final(err)
 		}
-		if err := ready(ctx, client); err != nil {
-			if ctx.Err() == nil || missing == nil { // an attempt that ctx cut off says less than the one before
-				missing = err
-			}
-			return false, nil
-		}
-		return true, nil
+		return ready(ctx, client)
 	})
-	if err != nil {
-		return fmt.Errorf("waiting for kube-apiserver to be ready: %w", errors.Join(err, missing))
-	}
-	return nil
 }
 
 func ready(ctx context.Context, client kubernetes.Interface) error {

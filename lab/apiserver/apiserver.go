@@ -184,6 +184,9 @@ func (s *Server) Stop() {
 // Address is the host:port that the API is served at, for a proxy to lead to.
 func (s *Server) Address() string { return net.JoinHostPort(s.address, portAPI) }
 
+// Host is the loopback address of the server alone: what else listens there needs no free port.
+func (s *Server) Host() string { return s.address }
+
 // Processes are the programs, etcd and kube-apiserver: to be stopped and continued by signals, or to see what they
 // used.
 func (s *Server) Processes() (etcd, api *process.Process) { return s.etcd, s.api }

@@ -27,15 +27,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // client returns a client whose connections end with the test.
 func client(t *testing.T, config *rest.Config) kubernetes.Interface {
 	t.Helper()
-	web, err := rest.HTTPClientFor(config)
+	c, disconnect, err := Connect(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(web.CloseIdleConnections)
-	c, err := kubernetes.NewForConfigAndClient(config, web)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(disconnect)
 	return c
 }
 

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 )
 
 var (
@@ -222,10 +223,9 @@ func TestEveryScenarioCountsTheWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs etcd and a kube-apiserver")
 	}
-	manager := filepath.Join(t.TempDir(), "sim-cloud-controller-manager")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", manager, "../cmd/sim-cloud-controller-manager")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the manager: %v\n%s", err, out)
+	manager, err := ccmtest.Build(t.Context(), "lab", t.TempDir(), "sim-cloud-controller-manager")
+	if err != nil {
+		t.Fatal(err)
 	}
 	var names []string
 	for _, s := range scenarios {

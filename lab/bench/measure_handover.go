@@ -2,10 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
-	"net"
-	"net/http"
 	"slices"
 	"syscall"
 	"time"
@@ -75,31 +71,8 @@ func (w *world) standby(ctx context.Context) (*manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	// its certificate is its own
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: time.Second}
-	host, _, err := net.SplitHostPort(w.server.Address())
-	if err != nil {
-		return nil, fmt.Errorf("reading the server's address: %w", err)
-	}
-	url := fmt.Sprintf("https://%s/healthz", net.JoinHostPort(host, fmt.Sprint(m.port)))
-	serves, err := poll(ctx, m, 100*time.Millisecond, preparing, func() (bool, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return false, err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return false, nil // it does not listen yet
-		}
-		return true, response.Body.Close()
-	})
-	if err != nil {
+	if err := m.Serves(ctx, preparing); err != nil {
 		return nil, err
-	}
-	if !serves {
-		return nil, fmt.Errorf("waiting for %s to serve: it did not within %s", m.name, preparing)
 	}
 	_, err = poll(ctx, m, 100*time.Millisecond, w.options.pauses.standby, func() (bool, error) { return false, nil })
 	return m, err

@@ -101,7 +101,7 @@ func (w *world) balanced(ctx context.Context, m *manager) error {
 	}
 	_, ok, err := begin.quiet(ctx, w.options.pauses.idle, preparing)
 	if err == nil && !ok {
-		err = fmt.Errorf("waiting for %s to be quiet: it was not within %s", m.name, preparing)
+		err = fmt.Errorf("waiting for %s to be quiet: it was not within %s", m.Name(), preparing)
 	}
 	return err
 }
@@ -178,7 +178,7 @@ func (w *world) memberships(begin *interval, incomplete map[string]bool, start, 
 	last := map[string]time.Time{}
 	for _, call := range w.cloud.Calls(simcloud.Filter{
 		After:   begin.calls,
-		Callers: []string{begin.manager.name},
+		Callers: []string{begin.manager.Name()},
 		Changed: true,
 	}) {
 		if !incomplete[call.Object] {
@@ -209,7 +209,7 @@ func (w *world) measureTakeover(ctx context.Context, old *manager) (Result, erro
 	select {
 	case <-old.Done():
 	case <-time.After(w.options.Limit):
-		return r, fmt.Errorf("waiting for %s to end: it did not within %s", old.name, w.options.Limit)
+		return r, fmt.Errorf("waiting for %s to end: it did not within %s", old.Name(), w.options.Limit)
 	case <-ctx.Done():
 		return r, ctx.Err()
 	}
@@ -230,7 +230,7 @@ func (w *world) measureTakeover(ctx context.Context, old *manager) (Result, erro
 		return r, err
 	}
 	if !leads {
-		return r, fmt.Errorf("waiting for %s to lead: it did not within %s", next.name, w.options.Limit)
+		return r, fmt.Errorf("waiting for %s to lead: it did not within %s", next.Name(), w.options.Limit)
 	}
 	leading := time.Now()
 	seen, ok, err := begin.quiet(ctx, w.options.pauses.idle, w.options.Limit)

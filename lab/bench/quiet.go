@@ -28,7 +28,7 @@ func poll(ctx context.Context, m *manager, every, limit time.Duration, look func
 		select {
 		case <-tick.C:
 		case <-m.Done():
-			return false, m.alive()
+			return false, m.Alive()
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}
@@ -55,11 +55,11 @@ func (w *world) working(ctx context.Context, m *manager) error {
 		return err
 	}
 	if len(s.times) < s.of {
-		return fmt.Errorf("waiting for %s to initialise a first node: it did not within %s", m.name, preparing)
+		return fmt.Errorf("waiting for %s to initialise a first node: it did not within %s", m.Name(), preparing)
 	}
 	_, ok, err := begin.quiet(ctx, w.options.pauses.start, preparing)
 	if err == nil && !ok {
-		err = fmt.Errorf("waiting for %s to be quiet: it was not within %s", m.name, preparing)
+		err = fmt.Errorf("waiting for %s to be quiet: it was not within %s", m.Name(), preparing)
 	}
 	return err
 }

@@ -123,7 +123,7 @@ func (nw *nodeWatch) wait(
 		case <-timer.C:
 			over = true
 		case <-m.Done():
-			return s, m.alive()
+			return s, m.Alive()
 		case <-ctx.Done():
 			return s, ctx.Err()
 		}

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,10 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
-	"github.com/transplant-dev/transplant/lab/apiserver/process"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
 	"github.com/transplant-dev/transplant/lab/simcloud"
 	"github.com/transplant-dev/transplant/lab/simcloud/provider"
 )
@@ -82,14 +80,8 @@ func (w *world) connect() (disconnect func(), err error) {
 	}
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating client: %w", err)
-	}
-	if w.client, err = kubernetes.NewForConfigAndClient(config, web); err != nil {
-		return nil, fmt.Errorf("creating client: %w", err)
-	}
-	return web.CloseIdleConnections, nil
+	w.client, disconnect, err = apiserver.Connect(config)
+	return disconnect, err
 }
 
 // throttle is the cloud of a throttled run, once everything is prepared.
@@ -107,49 +99,31 @@ func (w *world) slow(faults ...simcloud.Fault) error {
 	return w.cloud.Set(settings)
 }
 
-// firstPort is where the first manager serves, away from the default ports of upstream, of which no two may be the
-// same.
-const firstPort = 12000
-
-// manager is a process that is measured.
+// manager is a process that is measured. Its user of the API, and the caller of its calls, is its name.
 type manager struct {
-	*process.Process
-	name    string // its user of the API, and the caller of its calls
-	port    int    // where it serves its health, at the API server's address
+	*ccmlab.Manager
 	started time.Time
 }
 
 // start starts a manager.
 func (w *world) start() (*manager, error) {
-	name, port := fmt.Sprintf("%s-%d", w.implementation.name, len(w.managers)+1), firstPort+len(w.managers)
-	kubeconfig, err := w.server.Kubeconfig(name)
-	if err != nil {
-		return nil, err
-	}
+	name := fmt.Sprintf("%s-%d", w.implementation.name, len(w.managers)+1)
 	config := filepath.Join(w.dir, "cloud.yaml") // the same for every process: one that takes over finds nothing changed
 	if err := (provider.Config{Endpoint: w.cloud.URL()}).WriteFile(config); err != nil {
 		return nil, err
 	}
-	host, _, err := net.SplitHostPort(w.server.Address())
-	if err != nil {
-		return nil, fmt.Errorf("reading the server's address: %w", err)
-	}
 	flags := []string{
-		"--implementation=" + w.implementation.code,
-		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--cloud-provider=" + provider.Name, "--cloud-config=" + config,
-		"--bind-address=" + host, fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + filepath.Join(w.dir, name+"-certs"),
-		"--leader-elect=true", "--configure-cloud-routes=false",
+		"--implementation=" + w.implementation.code, "--cloud-provider=" + provider.Name, "--cloud-config=" + config,
+		"--configure-cloud-routes=false",
 	}
-	flags = slices.Concat(flags, w.implementation.flags, w.flags, w.options.flags)
-	p, err := process.Start(process.Options{
-		Name: name, Path: w.options.Manager, Args: flags, Dir: w.dir, Output: filepath.Join(w.dir, name+".log"),
-		Env: []string{provider.CallerVariable + "=" + name},
+	p, err := ccmlab.Start(ccmlab.Options{
+		API: w.server, Name: name, Program: w.options.Manager, Dir: w.dir, Env: []string{provider.CallerVariable + "=" + name},
+		Flags: slices.Concat(flags, w.implementation.flags, w.flags, w.options.flags),
 	})
 	if err != nil {
 		return nil, err
 	}
-	m := &manager{Process: p, name: name, port: port, started: time.Now()}
+	m := &manager{Manager: p, started: time.Now()}
 	w.managers = append(w.managers, m)
 	return m, nil
 }
@@ -157,16 +131,6 @@ func (w *world) start() (*manager, error) {
 func (w *world) killManagers() {
 	for _, m := range w.managers {
 		m.Kill()
-	}
-}
-
-// alive returns an error once a manager has ended that should be running.
-func (m *manager) alive() error {
-	select {
-	case <-m.Done():
-		return fmt.Errorf("%s ended: %w", m.name, m.Err())
-	default:
-		return nil
 	}
 }
 
@@ -205,7 +169,7 @@ func (w *world) from(m *manager) (*interval, error) {
 
 // cloudCalls are the manager's calls in the interval.
 func (i *interval) cloudCalls() []simcloud.Call {
-	return i.world.cloud.Calls(simcloud.Filter{After: i.calls, Callers: []string{i.manager.name}})
+	return i.world.cloud.Calls(simcloud.Filter{After: i.calls, Callers: []string{i.manager.Name()}})
 }
 
 // apiWrites are the manager's writes in the interval, without those of leases.
@@ -216,7 +180,7 @@ func (i *interval) apiWrites() ([]apiserver.Write, error) {
 	}
 	var out []apiserver.Write
 	for _, write := range all[i.writes:] {
-		if write.User == i.manager.name && !write.Lease() {
+		if write.User == i.manager.Name() && !write.Lease() {
 			out = append(out, write)
 		}
 	}

@@ -2,37 +2,17 @@ package ccmtrial
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/lab/apiserver"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 )
-
-// client returns a client whose connections end with the test. Without groups its user may do everything.
-func client(t *testing.T, api *apiserver.Server, user string, groups ...string) kubernetes.Interface {
-	t.Helper()
-	config, err := api.Config(user, groups...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.CloseIdleConnections)
-	c, err := kubernetes.NewForConfigAndClient(config, web)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // allow gives a user leave for leases in kube-system, as the manifests of managers do.
 func allow(t *testing.T, admin kubernetes.Interface, user string, rules ...rbacv1.PolicyRule) {
@@ -64,7 +44,7 @@ func elect(t *testing.T, api *apiserver.Server, user string) *elector {
 	e := &elector{leads: make(chan time.Time, 1), done: make(chan error, 1)}
 	var err error
 	e.Elector, err = election.New(election.Config{
-		Identity: user, Client: client(t, api, user, "").CoordinationV1(),
+		Identity: user, Client: ccmtest.Client(t, api, user, "").CoordinationV1(),
 		Leases:        []election.Lease{{Namespace: metav1.NamespaceSystem, Name: mainLease, Contend: true}},
 		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		OnStarted: func(context.Context, string) { e.leads <- time.Now() },
@@ -98,16 +78,8 @@ func (e *elector) end(t *testing.T) {
 }
 
 func TestARealAPIServerTellsOfAReleaseAsFarAsItsRBACAllows(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts an API server")
-	}
 	t.Parallel()
-	api, err := apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Stop)
-	admin := client(t, api, "admin")
+	api, admin := ccmtest.API(t, apiserver.Options{})
 	base := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}}
 	watch := rbacv1.PolicyRule{
 		APIGroups: base.APIGroups, Resources: base.Resources, Verbs: []string{"watch"}, ResourceNames: []string{mainLease},

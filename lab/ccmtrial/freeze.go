@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/transplant-dev/transplant/lab/ccmlab"
 )
 
 // cutOff is what came of a leader that lost its connection to kube-apiserver.
@@ -16,7 +18,7 @@ type cutOff struct {
 }
 
 // cut cuts a leader that is at work off kube-apiserver, but not off the cloud, and lets the standby take over.
-func (w *world) cut(ctx context.Context, leader, standby *manager, sever func() error) (cutOff, error) {
+func (w *world) cut(ctx context.Context, leader, standby *ccmlab.Manager, sever func() error) (cutOff, error) {
 	var c cutOff
 	if err := w.busy(ctx, leader, time.Now(), 2*ensureRequests, patience); err != nil {
 		return c, err
@@ -28,7 +30,7 @@ func (w *world) cut(ctx context.Context, leader, standby *manager, sever func() 
 	select {
 	case <-leader.Done():
 	case <-time.After(patience):
-		return c, fmt.Errorf("%s goes on without an API", leader.name)
+		return c, fmt.Errorf("%s goes on without an API", leader.Name())
 	}
 	c.ended, c.code = time.Since(began), leader.ExitCode()
 	if err := w.busy(ctx, standby, began, 2*ensureRequests, patience); err != nil {
@@ -39,8 +41,8 @@ func (w *world) cut(ctx context.Context, leader, standby *manager, sever func() 
 		return c, err
 	}
 	var found bool
-	if c.takeover, found = takeOver(all, leader.name, standby.name); !found {
-		return c, fmt.Errorf("%s has not acted", standby.name)
+	if c.takeover, found = takeOver(all, leader.Name(), standby.Name()); !found {
+		return c, fmt.Errorf("%s has not acted", standby.Name())
 	}
 	c.begun = c.first.at.Sub(began)
 	return c, nil
@@ -67,7 +69,7 @@ func (f frozen) String() string {
 
 // freeze stops a leader that is at work with SIGSTOP, lets the standby take over, and continues the leader once it has
 // been stopped for a time.
-func (w *world) freeze(ctx context.Context, leader, standby *manager, stopped time.Duration) (frozen, error) {
+func (w *world) freeze(ctx context.Context, leader, standby *ccmlab.Manager, stopped time.Duration) (frozen, error) {
 	var f frozen
 	before, err := w.term(ctx, mainLease)
 	if err != nil {
@@ -99,7 +101,7 @@ func (w *world) freeze(ctx context.Context, leader, standby *manager, stopped ti
 	select {
 	case <-leader.Done():
 	case <-time.After(patience):
-		return f, fmt.Errorf("%s goes on after another one has taken over", leader.name)
+		return f, fmt.Errorf("%s goes on after another one has taken over", leader.Name())
 	}
 	f.ended, f.code = time.Since(f.resumed), leader.ExitCode()
 	// What it had sent arrives before this does.
@@ -111,8 +113,8 @@ func (w *world) freeze(ctx context.Context, leader, standby *manager, stopped ti
 		return f, err
 	}
 	var found bool
-	if f.takeover, found = takeOver(all, leader.name, standby.name); !found {
-		return f, fmt.Errorf("%s has not acted", standby.name)
+	if f.takeover, found = takeOver(all, leader.Name(), standby.Name()); !found {
+		return f, fmt.Errorf("%s has not acted", standby.Name())
 	}
 	return f, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/transplant-dev/transplant/lab/ccmlab"
 )
 
 // handover is how the work passed when a leader was told to end.
@@ -19,7 +21,7 @@ func (h handover) sinceSignal() time.Duration { return h.first.at.Sub(h.signalle
 
 // handOver ends a leader that is at work, and waits until the standby is. Only the cloud's log counts: both sides of a
 // handover write events.
-func (w *world) handOver(ctx context.Context, leader, standby *manager) (handover, error) {
+func (w *world) handOver(ctx context.Context, leader, standby *ccmlab.Manager) (handover, error) {
 	var h handover
 	if err := w.busy(ctx, leader, time.Now(), ensureRequests, patience); err != nil {
 		return h, err
@@ -34,7 +36,7 @@ func (w *world) handOver(ctx context.Context, leader, standby *manager) (handove
 	select {
 	case <-leader.Done():
 	case <-time.After(patience):
-		return h, fmt.Errorf("%s does not end", leader.name)
+		return h, fmt.Errorf("%s does not end", leader.Name())
 	}
 	h.code = leader.ExitCode()
 	// What it had sent arrives before this does.
@@ -46,8 +48,8 @@ func (w *world) handOver(ctx context.Context, leader, standby *manager) (handove
 		return h, err
 	}
 	var found bool
-	if h.takeover, found = takeOver(onlyCloud(all), leader.name, standby.name); !found {
-		return h, fmt.Errorf("%s has not acted", standby.name)
+	if h.takeover, found = takeOver(onlyCloud(all), leader.Name(), standby.Name()); !found {
+		return h, fmt.Errorf("%s has not acted", standby.Name())
 	}
 	return h, nil
 }
@@ -71,7 +73,7 @@ func (c crash) String() string {
 }
 
 // crash kills a leader that is at work.
-func (w *world) crash(ctx context.Context, leader, standby *manager, limit time.Duration) (crash, error) {
+func (w *world) crash(ctx context.Context, leader, standby *ccmlab.Manager, limit time.Duration) (crash, error) {
 	var c crash
 	terms := map[string]term{}
 	for _, lease := range []string{mainLease, migrationLease} {
@@ -87,7 +89,7 @@ func (w *world) crash(ctx context.Context, leader, standby *manager, limit time.
 	leader.Kill()
 	began := time.Now()
 	if w.inPods {
-		if err := w.testify(ctx, leader.name); err != nil {
+		if err := w.testify(ctx, leader.Name()); err != nil {
 			return c, err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/transplant-dev/transplant/lab/ccmlab"
 )
 
 // nodeOfPods is the node of all managers that run in pods.
@@ -78,7 +80,7 @@ func (w *world) testify(ctx context.Context, name string) error {
 
 // keeps stops a leader for a time in which its pod is deleted by force and made again, and returns an error if another
 // process has got its lease.
-func (w *world) keeps(ctx context.Context, leader *manager, stopped time.Duration) error {
+func (w *world) keeps(ctx context.Context, leader *ccmlab.Manager, stopped time.Duration) error {
 	before, err := w.term(ctx, mainLease)
 	if err != nil {
 		return err
@@ -87,10 +89,10 @@ func (w *world) keeps(ctx context.Context, leader *manager, stopped time.Duratio
 		return err
 	}
 	defer leader.Signal(syscall.SIGCONT) //nolint:errcheck // it has ended otherwise, which is seen below
-	if err := w.deletePodByForce(ctx, leader.name); err != nil {
+	if err := w.deletePodByForce(ctx, leader.Name()); err != nil {
 		return err
 	}
-	if err := w.makePod(ctx, leader.name); err != nil {
+	if err := w.makePod(ctx, leader.Name()); err != nil {
 		return err
 	}
 	select {
@@ -103,7 +105,7 @@ func (w *world) keeps(ctx context.Context, leader *manager, stopped time.Duratio
 		return err
 	}
 	if after != before {
-		return fmt.Errorf("%s lives, and %s took its lease", leader.name, after.holder)
+		return fmt.Errorf("%s lives, and %s took its lease", leader.Name(), after.holder)
 	}
 	return nil
 }

@@ -5,17 +5,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
-	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/edge"
 	"github.com/transplant-dev/transplant/lab/simcloud"
 )
@@ -29,61 +28,26 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	err := flag.Set("test.parallel", "8") // all at once, however few processors there are: what these tests do is to wait
-	dir := ""
-	if err == nil {
-		dir, err = os.MkdirTemp("", "ccmtrial")
+	if err := flag.Set("test.parallel", "8"); err != nil { // all at once, however few processors: these tests wait
+		panic(err)
 	}
-	if err == nil && !testing.Short() {
-		program, err = buildProgram(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if err := os.RemoveAll(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(code)
-	}))
-}
-
-func buildProgram(dir string) (string, error) {
-	root, err := build.FindRoot()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "sim-cloud-controller-manager")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/sim-cloud-controller-manager")
-	cmd.Dir = filepath.Join(root, "lab")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building sim-cloud-controller-manager: %w\n%s", err, output)
-	}
-	return path, nil
+	ccmtest.Main(m, "lab", "sim-cloud-controller-manager", &program)
 }
 
 // newWorld starts an API server and a cloud, and keeps managers busy until the test ends.
 func newWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts an API server")
-	}
 	w := &world{dir: t.TempDir(), program: program, flags: flags}
 	server := filepath.Join(w.dir, "server")
 	err := os.Mkdir(server, 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.api, err = apiserver.Start(t.Context(), apiserver.Options{Dir: server, Audit: true, Progress: os.Stderr}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.api.Stop)
+	w.api, w.admin = ccmtest.API(t, apiserver.Options{Dir: server, Audit: true})
 	if w.cloud, err = simcloud.Start(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.cloud.Close)
-	w.admin = client(t, w.api, "admin")
 	if err := w.furnish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -105,35 +69,28 @@ func newWorld(t *testing.T, flags ...string) *world {
 }
 
 // run starts a manager and waits until it serves. It ends with the test at the latest.
-func (w *world) run(t *testing.T, implementation string) *manager {
+func (w *world) run(t *testing.T, implementation string) *ccmlab.Manager {
 	t.Helper()
 	return w.runAt(t, implementation, w.api.Address())
 }
 
 // runAt is run for a manager that reaches the API at a host:port.
-func (w *world) runAt(t *testing.T, implementation, api string) *manager {
+func (w *world) runAt(t *testing.T, implementation, api string) *ccmlab.Manager {
 	t.Helper()
 	m, err := w.start(t.Context(), implementation, api)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		m.Kill()
-		if !t.Failed() {
-			return
-		}
-		if log, err := os.ReadFile(filepath.Join(w.dir, m.name+".log")); err == nil {
-			t.Logf("the end of %s's log:\n%s", m.name, log[max(0, len(log)-4000):])
-		}
-	})
-	if err := m.serves(t.Context()); err != nil {
+	ccmtest.ShowLog(t, m.Name(), m.Log)
+	t.Cleanup(m.Kill)
+	if err := m.Serves(t.Context(), patience); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
 // leader starts a manager and waits until it is at work.
-func (w *world) leader(t *testing.T, implementation string) *manager {
+func (w *world) leader(t *testing.T, implementation string) *ccmlab.Manager {
 	t.Helper()
 	m := w.run(t, implementation)
 	w.works(t, m)
@@ -141,7 +98,7 @@ func (w *world) leader(t *testing.T, implementation string) *manager {
 }
 
 // works waits until a manager is at work.
-func (w *world) works(t *testing.T, m *manager) {
+func (w *world) works(t *testing.T, m *ccmlab.Manager) {
 	t.Helper()
 	if err := w.busy(t.Context(), m, time.Time{}, ensureRequests, patience); err != nil {
 		t.Fatal(err)
@@ -149,7 +106,7 @@ func (w *world) works(t *testing.T, m *manager) {
 }
 
 // standby starts a manager and waits until it has seen who leads. A look at a lease comes at most 4.4 s after the one before.
-func (w *world) standby(t *testing.T, implementation string) *manager {
+func (w *world) standby(t *testing.T, implementation string) *ccmlab.Manager {
 	t.Helper()
 	m := w.run(t, implementation)
 	<-time.After(4400 * time.Millisecond)
@@ -306,9 +263,9 @@ func TestAfterACrashTheKubeletsWordIsEnough(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, found := takeOver(onlyCloud(all), leader.name, standby.name)
+		h, found := takeOver(onlyCloud(all), leader.Name(), standby.Name())
 		if !found {
-			t.Errorf("%s has not acted", standby.name)
+			t.Errorf("%s has not acted", standby.Name())
 		}
 		for _, a := range h.late {
 			t.Errorf("after %s: %s", h.first, a)

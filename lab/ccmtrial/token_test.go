@@ -18,13 +18,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 )
 
 const (
@@ -58,7 +59,7 @@ func TestALeaderGoesOnWithTheRenewedTokenAfterTheOldOneIsRefusedAtOnce(t *testin
 		if err == nil && string(now) == old {
 			err = errNotYet
 		}
-		return errors.Join(err, leader.alive())
+		return errors.Join(err, leader.Alive())
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestALeaderGoesOnWithTheRenewedTokenAfterTheOldOneIsRefusedAtOnce(t *testin
 }
 
 // writes waits until a manager's account has changed something since a moment: a lease, or what a loop changes.
-func (w *world) writes(t *testing.T, m *manager, what string, since time.Time, lease bool, is func(apiserver.Write) bool) {
+func (w *world) writes(t *testing.T, m *ccmlab.Manager, what string, since time.Time, lease bool, is func(apiserver.Write) bool) {
 	t.Helper()
 	if err := eventually(t.Context(), what, patience, func(context.Context) error {
 		all, err := w.api.Audit()
@@ -92,7 +93,7 @@ func (w *world) writes(t *testing.T, m *manager, what string, since time.Time, l
 				return nil
 			}
 		}
-		return errors.Join(errNotYet, m.alive())
+		return errors.Join(errNotYet, m.Alive())
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -107,15 +108,7 @@ func (w *world) refuses(t *testing.T, token string) {
 	}
 	config = rest.AnonymousClientConfig(config)
 	config.BearerToken = token
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.CloseIdleConnections)
-	bearer, err := kubernetes.NewForConfigAndClient(config, web)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bearer := ccmtest.Connect(t, config)
 	if err := eventually(t.Context(), "the old token to be refused", patience, func(ctx context.Context) error {
 		_, err := bearer.CoreV1().Nodes().Get(ctx, "node-a", metav1.GetOptions{})
 		if apierrors.IsUnauthorized(err) {

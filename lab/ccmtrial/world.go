@@ -1,24 +1,20 @@
 package ccmtrial
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
-	"github.com/transplant-dev/transplant/lab/apiserver/process"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/simcloud"
 	"github.com/transplant-dev/transplant/lab/simcloud/provider"
 )
@@ -33,8 +29,6 @@ const (
 	// ensureRequests is of how many requests an EnsureLoadBalancer consists, so that a manager is in the middle of one
 	// when it is frozen.
 	ensureRequests = 10
-	// firstPort is where the first manager of a world serves its health, at the API server's own address.
-	firstPort = 11000
 )
 
 // world is a cluster without machines, a cloud, and the managers that are tried.
@@ -52,16 +46,9 @@ type world struct {
 	kubeconfig string // of every manager; where it is empty, each has a user of its own
 }
 
-// manager is a running manager.
-type manager struct {
-	*process.Process
-	name string // its user in the API, and its name in the cloud
-	at   string // host:port of its health
-}
-
-// start starts a manager of an implementation, which reaches the API at a host:port. It returns before the manager
-// serves.
-func (w *world) start(ctx context.Context, implementation, api string) (*manager, error) {
+// start starts a manager of an implementation, which reaches the API at a host:port. Its user in the API is its name in
+// the cloud. It returns before the manager serves.
+func (w *world) start(ctx context.Context, implementation, api string) (*ccmlab.Manager, error) {
 	w.started++
 	name := fmt.Sprintf("%s-%d", implementation, w.started)
 	kubeconfig := w.kubeconfig
@@ -77,11 +64,6 @@ func (w *world) start(ctx context.Context, implementation, api string) (*manager
 	); err != nil {
 		return nil, err
 	}
-	host, _, err := net.SplitHostPort(w.api.Address())
-	if err != nil {
-		return nil, fmt.Errorf("reading the server's address: %w", err)
-	}
-	port := fmt.Sprint(firstPort + w.started)
 	flags, env := w.flags, []string(nil)
 	if w.inPods {
 		more, of, err := w.inPod(ctx, name)
@@ -90,80 +72,27 @@ func (w *world) start(ctx context.Context, implementation, api string) (*manager
 		}
 		flags, env = slices.Concat(flags, more), of
 	}
-	p, err := process.Start(process.Options{
-		Name: name, Path: w.program, Dir: w.dir, Output: filepath.Join(w.dir, name+".log"), Env: env,
-		Args: append([]string{
+	return ccmlab.Start(ccmlab.Options{
+		API: w.api, Name: name, Program: w.program, Dir: w.dir, Kubeconfig: kubeconfig, Env: env,
+		Flags: append([]string{
 			"--implementation=" + implementation,
 			"--v=2",
-			"--kubeconfig=" + kubeconfig,
-			"--authentication-kubeconfig=" + kubeconfig,
-			"--authorization-kubeconfig=" + kubeconfig,
 			"--cloud-provider=" + provider.Name,
 			"--cloud-config=" + config,
-			"--bind-address=" + host,
-			"--secure-port=" + port,
-			"--cert-dir=" + filepath.Join(w.dir, name+"-certificates"),
-			"--leader-elect=true",
 			"--configure-cloud-routes=false",
 		}, flags...),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &manager{Process: p, name: name, at: net.JoinHostPort(host, port)}, nil
 }
 
 // patience is how long anything may take that is not measured: much longer than it does, even on a busy machine.
 const patience = 90 * time.Second
 
-var (
-	errNotYet = errors.New("not yet")      // what is waited for is not there
-	errEnded  = errors.New("it has ended") // it will never be
-)
+// errNotYet is for what is waited for and not there.
+var errNotYet = errors.New("not yet")
 
-// eventually looks until look returns nil. Its error says what was missing last.
+// eventually waits until look returns nil. Its error says what was missing last.
 func eventually(ctx context.Context, what string, limit time.Duration, look func(context.Context) error) error {
-	var missing error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		missing = look(ctx)
-		if errors.Is(missing, errEnded) {
-			return false, errEnded
-		}
-		return missing == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for %s: %w", what, cmp.Or(missing, err))
-	}
-	return nil
-}
-
-// alive returns an error once a manager has ended that should be running.
-func (m *manager) alive() error {
-	select {
-	case <-m.Done():
-		return fmt.Errorf("%s: %w with exit code %d", m.name, errEnded, m.ExitCode())
-	default:
-		return nil
-	}
-}
-
-// serves waits until a manager answers.
-func (m *manager) serves(ctx context.Context) error {
-	// its certificate is its own
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: time.Second}
-	return eventually(ctx, m.name+" to serve", patience, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+m.at+"/healthz", nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return errors.Join(err, m.alive())
-		}
-		return response.Body.Close()
-	})
+	return poll.Within(ctx, 50*time.Millisecond, limit, what, look)
 }
 
 // term is one holding of a lease.
@@ -212,12 +141,12 @@ func (w *world) acts(since time.Time) ([]act, error) {
 }
 
 // busy waits until a manager has made a number of changes in the cloud since a moment.
-func (w *world) busy(ctx context.Context, m *manager, since time.Time, changes int, limit time.Duration) error {
+func (w *world) busy(ctx context.Context, m *ccmlab.Manager, since time.Time, changes int, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := w.cloud.Wait(
 		ctx,
-		simcloud.Filter{Mutating: true, Callers: []string{m.name}},
+		simcloud.Filter{Mutating: true, Callers: []string{m.Name()}},
 		func(calls []simcloud.Call) bool {
 			n := 0
 			for _, c := range calls {
@@ -229,7 +158,7 @@ func (w *world) busy(ctx context.Context, m *manager, since time.Time, changes i
 		},
 	)
 	if err != nil {
-		return fmt.Errorf("waiting for %s to make %d changes: %w", m.name, changes, errors.Join(err, m.alive()))
+		return fmt.Errorf("waiting for %s to make %d changes: %w", m.Name(), changes, errors.Join(err, m.Alive()))
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // MetricsAccount is the ServiceAccount in kube-system that may read /metrics of the managers, and nothing else.
@@ -140,7 +142,7 @@ func markControlPlane(ctx context.Context, client kubernetes.Interface, h *Host)
 	if err != nil {
 		return fmt.Errorf("encoding patch: %w", err)
 	}
-	return poll(
+	return poll.Until(
 		ctx,
 		100*time.Millisecond,
 		fmt.Sprintf("node %q to be registered", h.NodeName),

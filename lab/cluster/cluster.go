@@ -29,10 +29,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/transplant-dev/transplant/lab/apiserver/process"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/edge"
 	"github.com/transplant-dev/transplant/lab/loadbalancer"
 	"github.com/transplant-dev/transplant/lab/pki"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // Cluster is a running lab.
@@ -45,7 +47,7 @@ type Cluster struct {
 	internet *internet
 	edges    map[string]*edge.Edge
 	lb       *loadbalancer.Balancer
-	etcd     *child
+	etcd     *process.Process
 	config   *rest.Config
 	client   kubernetes.Interface
 	http     io.Closer
@@ -258,10 +260,10 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return poll(ctx, 100*time.Millisecond, "the API servers to be ready", func(context.Context) error {
+	return poll.Until(ctx, 100*time.Millisecond, "the API servers to be ready", func(context.Context) error {
 		select {
-		case <-c.etcd.done:
-			return final(fmt.Errorf("etcd ended: %w", c.etcd.err))
+		case <-c.etcd.Done():
+			return poll.Final(fmt.Errorf("etcd ended: %w", c.etcd.Err()))
 		default:
 		}
 		for _, s := range c.lb.Backends() {

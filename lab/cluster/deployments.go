@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/transplant-dev/transplant/lab/kubelet"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // anyHost stands for the host that a pod of a Deployment comes to: what depends on the host is in files of the same
@@ -134,7 +135,7 @@ func (c *Cluster) pivot(ctx context.Context) error {
 				return fmt.Errorf("moving %s of host %q into its Deployment: %w", name, h.Name, err)
 			}
 		}
-		err := poll(ctx, pollInterval, "the Deployments' pods on host "+h.Name, func(ctx context.Context) error {
+		err := poll.Until(ctx, pollInterval, "the Deployments' pods on host "+h.Name, func(ctx context.Context) error {
 			var missing []error
 			for _, name := range staticPods {
 				missing = append(missing, c.checkReplica(ctx, h, name))

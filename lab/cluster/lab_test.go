@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // orphanEnv makes the test binary start a lab in the directory that it names and wait to be killed.
@@ -396,7 +397,7 @@ func partition(t *testing.T, c *Cluster) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if err := poll(ctx, 20*time.Millisecond, "the load balancer to notice", func(context.Context) error {
+		if err := poll.Until(ctx, 20*time.Millisecond, "the load balancer to notice", func(context.Context) error {
 			if s := c.LoadBalancer().Backends()[0]; s.Ready != want {
 				return fmt.Errorf("backend is %+v", s)
 			}
@@ -425,7 +426,7 @@ func TestAnInterruptedStartLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		_ = poll(ctx, 10*time.Millisecond, "the API servers to be started", func(context.Context) error {
+		_ = poll.Until(ctx, 10*time.Millisecond, "the API servers to be started", func(context.Context) error {
 			if n := len(processesIn(t, dir)); n < 1+maxControlPlanes {
 				return fmt.Errorf("%d processes run", n)
 			}
@@ -475,7 +476,7 @@ func TestAKilledLabLeavesNoProcess(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := poll(ctx, 20*time.Millisecond, "its processes to end", func(context.Context) error {
+	if err := poll.Until(ctx, 20*time.Millisecond, "its processes to end", func(context.Context) error {
 		if left := processesIn(t, dir); len(left) > 0 {
 			return fmt.Errorf("%d are left: %q", len(left), left)
 		}

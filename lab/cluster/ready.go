@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 const pollInterval = 200 * time.Millisecond
@@ -18,7 +20,7 @@ var staticPods = []string{APIServer, ControllerManager, Scheduler}
 // WaitReady waits until every static pod is Ready, every node is Ready and has a pod range, and the cloud routes every
 // range to its node's instance. When ctx ends before, the error says what was missing.
 func (c *Cluster) WaitReady(ctx context.Context) error {
-	return poll(ctx, pollInterval, "the lab to be ready", func(ctx context.Context) error {
+	return poll.Until(ctx, pollInterval, "the lab to be ready", func(ctx context.Context) error {
 		if err := c.checkAlive(); err != nil {
 			return err
 		}
@@ -35,11 +37,11 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 // checkAlive sees what cannot be waited for.
 func (c *Cluster) checkAlive() error {
 	select {
-	case <-c.etcd.done:
-		return final(fmt.Errorf("etcd ended: %w", c.etcd.err))
+	case <-c.etcd.Done():
+		return poll.Final(fmt.Errorf("etcd ended: %w", c.etcd.Err()))
 	case err := <-c.cloud.done:
 		c.cloud.done <- err // Stop asks too
-		return final(fmt.Errorf("the simulated cloud ended: %w", err))
+		return poll.Final(fmt.Errorf("the simulated cloud ended: %w", err))
 	default:
 		return nil
 	}

@@ -1,14 +1,11 @@
 package cluster
 
 import (
-	"context"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestTwoLabsHaveDifferentBlocks(t *testing.T) {
@@ -140,20 +137,3 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 
 // busy reports whether somebody outside of the test uses a block.
 func busy(prefix string) bool { return (&block{prefix: prefix}).usable() != nil }
-
-func TestPollSaysWhatWasMissing(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	err := poll(ctx, time.Millisecond, "rain", func(context.Context) error { return errors.New("the sky is blue") })
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "waiting for rain") || !strings.Contains(err.Error(), "the sky is blue") {
-		t.Errorf("error is %v", err)
-	}
-	calls := 0
-	err = poll(t.Context(), time.Hour, "rain", func(context.Context) error {
-		calls++
-		return errors.Join(errors.New("noise"), final(errors.New("the climate has changed")))
-	})
-	if calls != 1 || err == nil || !strings.Contains(err.Error(), "climate") {
-		t.Errorf("after %d calls: %v, want the final error at once", calls, err)
-	}
-}

@@ -52,7 +52,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	}
 	closeEdges(c.edges)
 	if c.etcd != nil {
-		c.etcd.stop(ctx, etcdGrace)
+		c.etcd.Stop(ctx, etcdGrace)
 	}
 	if c.internet != nil {
 		c.internet.stop()

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // WorkloadNamespace is where Workload creates its Services.
@@ -50,7 +52,7 @@ func (c *Cluster) Workload(ctx context.Context) error {
 			return fmt.Errorf("creating Service %q: %w", WorkloadNamespace+"/"+service.Name, err)
 		}
 	}
-	return poll(ctx, pollInterval, "the workload", func(ctx context.Context) error {
+	return poll.Until(ctx, pollInterval, "the workload", func(ctx context.Context) error {
 		return errors.Join(c.checkAlive(), c.checkServices(ctx), c.checkNodes(ctx))
 	})
 }

@@ -1,21 +1,19 @@
 package difftest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
-	"github.com/transplant-dev/transplant/lab/apiserver/process"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/simcloud"
 	"github.com/transplant-dev/transplant/lab/simcloud/api"
 	"github.com/transplant-dev/transplant/lab/simcloud/provider"
@@ -37,7 +35,7 @@ type world struct {
 	api            *apiserver.Server
 	admin          kubernetes.Interface
 	cloud          *simcloud.Cloud
-	manager        *process.Process
+	manager        *ccmlab.Manager
 }
 
 // flags are those of both managers. The periods are short, for both.
@@ -46,58 +44,33 @@ var flags = []string{
 	"--cluster-cidr=10.244.0.0/16",
 	"--node-monitor-period=1s",
 	"--node-status-update-frequency=3s",
-	"--leader-elect=true",
 	"--v=2",
 }
 
 // start starts the manager.
 func (w *world) start() error {
-	kubeconfig, err := w.api.Kubeconfig(w.implementation)
-	if err != nil {
-		return err
-	}
 	config := filepath.Join(w.dir, "cloud.yaml")
 	if err := (provider.Config{Endpoint: w.cloud.URL(), Caller: w.implementation}).WriteFile(config); err != nil {
 		return err
 	}
-	host, _, err := net.SplitHostPort(w.api.Address())
-	if err != nil {
-		return fmt.Errorf("reading the server's address: %w", err)
-	}
-	w.manager, err = process.Start(process.Options{
-		Name: w.implementation, Path: w.program, Dir: w.dir, Output: filepath.Join(w.dir, "manager.log"),
-		Args: append([]string{
-			"--implementation=" + w.implementation, "--kubeconfig=" + kubeconfig,
-			"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-			"--cloud-provider=" + provider.Name, "--cloud-config=" + config,
-			"--bind-address=" + host, "--secure-port=11500", "--cert-dir=" + filepath.Join(w.dir, "certificates"),
+	var err error
+	w.manager, err = ccmlab.Start(ccmlab.Options{
+		API: w.api, Name: w.implementation, Program: w.program, Dir: w.dir,
+		Flags: append([]string{
+			"--implementation=" + w.implementation, "--cloud-provider=" + provider.Name, "--cloud-config=" + config,
 		}, flags...),
 	})
 	return err
 }
 
-// eventually looks until look returns nil. Its error says what was missing last.
+// eventually waits until look returns nil. Its error says what was missing last.
 func (w *world) eventually(ctx context.Context, what string, look func(context.Context) error) error {
-	var missing error
-	err := wait.PollUntilContextTimeout(
-		ctx,
-		100*time.Millisecond,
-		patience,
-		true,
-		func(ctx context.Context) (bool, error) {
-			select {
-			case <-w.manager.Done():
-				return false, fmt.Errorf("the manager has ended with exit code %d", w.manager.ExitCode())
-			default:
-			}
-			missing = look(ctx)
-			return missing == nil, nil
-		},
-	)
-	if err != nil {
-		return fmt.Errorf("waiting for %s: %w (%w)", what, cmp.Or(missing, err), err)
-	}
-	return nil
+	return poll.Within(ctx, 100*time.Millisecond, patience, what, func(ctx context.Context) error {
+		if err := w.manager.Alive(); err != nil {
+			return err
+		}
+		return look(ctx)
+	})
 }
 
 // settle waits until nothing has changed for a while, in the cluster and in the cloud.

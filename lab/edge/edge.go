@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // Options describes an edge.
@@ -195,7 +197,7 @@ func (e *Edge) serve(l net.Listener) {
 				return
 			}
 			if err != nil {
-				if !e.pause(50 * time.Millisecond) { // out of descriptors: it passes
+				if !poll.Pause(e.ctx, 50*time.Millisecond) { // out of descriptors: it passes
 					return
 				}
 				continue
@@ -204,16 +206,4 @@ func (e *Edge) serve(l net.Listener) {
 			e.wg.Go(func() { e.connect(conn) })
 		}
 	})
-}
-
-// pause waits, and reports whether the edge still lives.
-func (e *Edge) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-e.ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

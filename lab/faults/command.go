@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // command is a run of the product. Its standard error is a pipe, as it would be on the way into another program.
@@ -135,17 +135,11 @@ func (c *command) signal(ctx context.Context, s syscall.Signal, heard string) er
 	if heard == "" {
 		return nil
 	}
-	err := wait.PollUntilContextTimeout(
-		ctx,
-		20*time.Millisecond,
-		10*time.Second,
-		true,
-		func(context.Context) (bool, error) {
-			return strings.Contains(c.said(), heard), nil
-		},
-	)
-	if err != nil {
-		return fmt.Errorf("the command does not say that it has heard %s: %w", s, err)
-	}
-	return nil
+	what := "the command to say that it has heard " + s.String()
+	return poll.Within(ctx, 20*time.Millisecond, 10*time.Second, what, func(context.Context) error {
+		if !strings.Contains(c.said(), heard) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
 }

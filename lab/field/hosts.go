@@ -13,10 +13,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // component is a part of the control plane as kubeadm sets it up.
@@ -249,21 +249,12 @@ func (f *Field) standIn(ctx context.Context, h Host, name, serve string, args, l
 	if serve == "" {
 		return nil
 	}
-	err = wait.PollUntilContextTimeout(
-		ctx,
-		10*time.Millisecond,
-		30*time.Second,
-		true,
-		func(context.Context) (bool, error) {
-			conn, err := net.Dial("tcp", serve)
-			if err != nil {
-				return false, nil
-			}
-			return true, conn.Close()
-		},
-	)
-	if err != nil {
-		return fmt.Errorf("waiting for %s on %s to answer at %s: %w", name, h.Name, serve, err)
-	}
-	return nil
+	what := fmt.Sprintf("%s on %s to answer at %s", name, h.Name, serve)
+	return poll.Within(ctx, 10*time.Millisecond, 30*time.Second, what, func(context.Context) error {
+		conn, err := net.Dial("tcp", serve)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
 }

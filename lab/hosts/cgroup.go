@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 const cgroupRoot = "/sys/fs/cgroup"
@@ -83,7 +85,7 @@ func removeCgroups(ctx context.Context, group string) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, 50*time.Millisecond, "control groups of "+group+" to empty", func(context.Context) error {
+	return poll.Until(ctx, 50*time.Millisecond, "control groups of "+group+" to empty", func(context.Context) error {
 		var problems []error
 		for _, hierarchy := range all {
 			problems = append(problems, removeTree(filepath.Join(hierarchy, group)))

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // realHosts makes a skip for the lack of something an error, for machines that must run these tests.
@@ -306,7 +307,7 @@ func await(t *testing.T, ctx context.Context, what string, f func(context.Contex
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	if err := poll(ctx, 100*time.Millisecond, what, f); err != nil {
+	if err := poll.Until(ctx, 100*time.Millisecond, what, f); err != nil {
 		t.Fatal(err)
 	}
 }

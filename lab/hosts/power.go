@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/transplant-dev/transplant/lab/hosts/machine"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // diskSize is the size of a host's own file system: its /etc, /var/lib/kubelet and so on, but no images, logs or etcd.
@@ -180,7 +181,7 @@ func (h *Host) Down(ctx context.Context) error {
 // awaitDisk waits until the kernel has release the host's disk: a file system that is mounted twice is soon damaged.
 func (h *Host) awaitDisk(ctx context.Context) error {
 	disk := filepath.Join(h.dir(), "disk.img")
-	return poll(ctx, 20*time.Millisecond, "the disk of host "+h.Name+" to be released", func(context.Context) error {
+	return poll.Until(ctx, 20*time.Millisecond, "the disk of host "+h.Name+" to be released", func(context.Context) error {
 		backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 		if err != nil {
 			return fmt.Errorf("listing loop devices: %w", err)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // run runs a program of the machine; an error has what it printed.
@@ -159,7 +161,7 @@ func end(ctx context.Context, pid int, signal syscall.Signal) error {
 	if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("ending process %d: %w", pid, err)
 	}
-	return poll(ctx, 20*time.Millisecond, fmt.Sprintf("process %d to end", pid), func(context.Context) error {
+	return poll.Until(ctx, 20*time.Millisecond, fmt.Sprintf("process %d to end", pid), func(context.Context) error {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			return nil
@@ -169,21 +171,4 @@ func end(ctx context.Context, pid int, signal syscall.Signal) error {
 		}
 		return errors.New("it is still there")
 	})
-}
-
-// poll asks until the answer is nil, and returns the last one when ctx ends.
-func poll(ctx context.Context, interval time.Duration, what string, ask func(context.Context) error) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w (%w)", what, err, ctx.Err())
-		case <-tick.C:
-		}
-	}
 }

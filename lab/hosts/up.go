@@ -23,6 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/hosts/supervise"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 const readyTimeout = 4 * time.Minute
@@ -163,7 +164,7 @@ func (c *Cluster) startHosts(ctx context.Context) error {
 func (h *Host) awaitContainerd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return poll(ctx, 100*time.Millisecond, "containerd of host "+h.Name, func(ctx context.Context) error {
+	return poll.Until(ctx, 100*time.Millisecond, "containerd of host "+h.Name, func(ctx context.Context) error {
 		_, err := h.Output(ctx, "ctr", "version")
 		return err
 	})
@@ -277,7 +278,7 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, 500*time.Millisecond, "the cluster to be ready", func(ctx context.Context) error {
+	return poll.Until(ctx, 500*time.Millisecond, "the cluster to be ready", func(ctx context.Context) error {
 		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("listing nodes: %w", err)

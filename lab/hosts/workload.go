@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // WorkloadNamespace is where Workload creates its objects.
@@ -54,7 +55,7 @@ func (c *Cluster) Workload(ctx context.Context) error {
 			return err
 		}
 	}
-	return poll(
+	return poll.Until(
 		ctx,
 		500*time.Millisecond,
 		"the workload",

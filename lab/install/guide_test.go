@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -25,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/manifests"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/trial"
 )
 
@@ -131,19 +131,6 @@ func hostsOf(t *testing.T, lab *trial.Trial) []hostaccess.Host {
 	return hosts
 }
 
-// await polls until f has nothing to wait for any more.
-func await(t *testing.T, what string, f func(context.Context) (missing string)) {
-	t.Helper()
-	missing := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
-		missing = f(ctx)
-		return missing == "", nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v: %s", what, err, missing)
-	}
-}
-
 // controlPlane is the host that the managers run on.
 func (g *guide) controlPlane() hostaccess.Host {
 	name := g.lab.ControlPlanes()[0].Name
@@ -189,7 +176,7 @@ func (g *guide) startInTree(t *testing.T) {
 
 func (g *guide) awaitProcesses(t *testing.T, component string, want int) {
 	t.Helper()
-	await(t, fmt.Sprintf("%d processes of %s", want, component), func(ctx context.Context) string {
+	poll.EventuallyComplete(t, fmt.Sprintf("%d processes of %s", want, component), func(ctx context.Context) string {
 		found, err := g.controlPlane().Processes(ctx, component)
 		if err != nil {
 			return err.Error()
@@ -224,7 +211,7 @@ func (g *guide) makeExternal(t *testing.T) {
 		t.Fatalf("API servers on %s: %v, %v", h.Name(), old, err)
 	}
 	g.write(t, h, manifestOf(cluster.APIServer), external(t, api.Data), api.Mode)
-	await(t, "another API server", func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "another API server", func(ctx context.Context) string {
 		now, err := h.Processes(ctx, cluster.APIServer)
 		if err != nil || len(now) != 1 || now[0].PID == old[0].PID {
 			return fmt.Sprintf("there are %v, %v", now, err)
@@ -340,7 +327,7 @@ func (g *guide) awaitLoops(t *testing.T, name string) {
 	if _, err := services.Create(t.Context(), cluster.NewService(name, nil, 80), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a load balancer of Service "+name, func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "a load balancer of Service "+name, func(ctx context.Context) string {
 		s, err := services.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
@@ -353,7 +340,7 @@ func (g *guide) awaitLoops(t *testing.T, name string) {
 	if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the end of Service "+name, func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "the end of Service "+name, func(ctx context.Context) string {
 		_, err := services.Get(ctx, name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Sprintf("it is there, or: %v", err)
@@ -373,7 +360,7 @@ func (g *guide) unchanged(t *testing.T, before string) {
 // awaitFlag waits until the manager's process has a flag, or has it no more.
 func (g *guide) awaitFlag(t *testing.T, flag string, want bool) {
 	t.Helper()
-	await(t, fmt.Sprintf("flag %s to be there: %v", flag, want), func(ctx context.Context) string {
+	poll.EventuallyComplete(t, fmt.Sprintf("flag %s to be there: %v", flag, want), func(ctx context.Context) string {
 		pods, err := g.lab.Client().CoreV1().Pods(kubeSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + manager})
 		if err != nil {
 			return err.Error()
@@ -400,7 +387,7 @@ func (g *guide) nothingLeft(t *testing.T) {
 	if diff := cmp.Diff("", out); diff != "" {
 		t.Errorf("left after helm uninstall:\n%s", diff)
 	}
-	await(t, "the end of the manager's pods", func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "the end of the manager's pods", func(ctx context.Context) string {
 		pods, err := g.lab.Client().CoreV1().Pods(kubeSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + manager})
 		if err != nil || len(pods.Items) > 0 {
 			return fmt.Sprintf("%d pods, %v", len(pods.Items), err)

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // PodOptions describe how the pods run that the API binds to a node.
@@ -250,7 +252,7 @@ func (a *apiPods) unmounting(ctx context.Context, pod *corev1.Pod) publisher {
 				return
 			}
 			a.k.log.Warn("Volumes cannot be unmounted", "pod", pod.Namespace+"/"+pod.Name, "err", err)
-			if !sleep(ctx, a.k.opts.Profile.SetupRetry) {
+			if !poll.Pause(ctx, a.k.opts.Profile.SetupRetry) {
 				return
 			}
 		}
@@ -362,7 +364,7 @@ func (s *podStatuses) run(ctx context.Context) {
 		case <-s.wake:
 		case <-again:
 		}
-		if !sleep(ctx, s.delay) {
+		if !poll.Pause(ctx, s.delay) {
 			return
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // mirrors publishes the static pods in the API, as the node itself, which may only create and delete mirror pods that
@@ -112,7 +114,7 @@ func (m *mirrors) run(ctx context.Context) {
 				continue
 			}
 		case <-m.changed:
-			if !sleep(ctx, m.profile.StatusDelay) {
+			if !poll.Pause(ctx, m.profile.StatusDelay) {
 				return
 			}
 		}

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // What cloud managers and kubelets say to each other through the Node object.
@@ -66,7 +68,7 @@ func (a *agent) run(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		if !sleep(ctx, delay) {
+		if !poll.Pause(ctx, delay) {
 			return
 		}
 	}

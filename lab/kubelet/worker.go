@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // Why a process was stopped, besides the host's end.
@@ -123,7 +125,7 @@ func (w *worker) pause(ctx context.Context, p *pod, d time.Duration) {
 
 // terminate stops the pod and, if another one shall follow, waits for the gap between them.
 func (w *worker) terminate(ctx context.Context, p *pod) {
-	if !sleep(ctx, w.dice.draw(w.profile.StopDelay)) {
+	if !poll.Pause(ctx, w.dice.draw(w.profile.StopDelay)) {
 		return
 	}
 	want, reason := w.wanted(), stopChanged
@@ -149,7 +151,7 @@ func (w *worker) terminate(ctx context.Context, p *pod) {
 	}
 	w.engine.forget(p)
 	if w.wanted() != nil {
-		sleep(ctx, w.dice.draw(w.profile.StartGap))
+		poll.Pause(ctx, w.dice.draw(w.profile.StartGap))
 	}
 }
 
@@ -265,16 +267,4 @@ func (w *worker) probe(ctx context.Context, p *pod, c *container) {
 		started: c.started, log: w.log,
 	}
 	w.probes.Go(func() { pr.run(ctx) })
-}
-
-// sleep waits and says whether it was not disturbed.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

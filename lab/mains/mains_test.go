@@ -18,9 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
-	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 var (
@@ -123,7 +124,7 @@ func (m *manager) healthy(t *testing.T) {
 // routed waits until the node is said to have a route.
 func (w *world) routed(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "the route of "+name, func(ctx context.Context) error {
+	poll.Eventually(t, "the route of "+name, func(ctx context.Context) error {
 		node, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -138,13 +139,9 @@ func (w *world) routed(t *testing.T, name string) {
 }
 
 func runAWS(t *testing.T, w *world, b Built) {
-	at, sim := startAWS(t)
-	config := filepath.Join(w.dir, "aws.conf")
-	write(t, config, cluster.CloudConfig("http://"+at))
-	m := w.start(t, "aws", b.Program, []string{
-		"AWS_REGION=" + cluster.Region, "AWS_ENDPOINT_URL=http://" + at, "AWS_ACCESS_KEY_ID=aws", "AWS_SECRET_ACCESS_KEY=lab-only",
-		"AWS_EC2_METADATA_DISABLED=true",
-	}, "--cloud-provider=aws", "--cloud-config="+config, "--cluster-name="+cluster.Name, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true",
+	at, sim := ccmtest.Account(t, "10.0.0.21")
+	m := w.start(t, "aws", b.Program, ccmtest.Environment(at, "aws"), "--cloud-provider=aws",
+		"--cloud-config="+ccmtest.CloudConfig(t, at, w.dir), "--cluster-name="+cluster.Name, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true",
 		"--controllers=*,tagging", "--tags=owner=lab", "--resources=instance")
 	w.leads(t, m, "")
 	m.hasStarted(t, "cloud-node-controller", "cloud-node-lifecycle-controller", "service-lb-controller", "node-route-controller", "tagging")
@@ -157,7 +154,7 @@ func runAWS(t *testing.T, w *world, b Built) {
 		t.Error("the load balancer has no name")
 	}
 	// The tagging controller needs the provider's own type.
-	eventually(t, "the instance to be tagged", func(context.Context) error {
+	poll.Eventually(t, "the instance to be tagged", func(context.Context) error {
 		instance, ok := sim.State().EC2.Instances[filepath.Base(node.Spec.ProviderID)]
 		if !ok || instance.Tags["owner"] != "lab" {
 			return errors.New("it has no such tag")
@@ -168,31 +165,6 @@ func runAWS(t *testing.T, w *world, b Built) {
 	if unknown := sim.Unknown(); len(unknown) > 0 {
 		t.Errorf("the simulated cloud does not know %v", unknown)
 	}
-}
-
-// startAWS starts an account with one instance.
-func startAWS(t *testing.T) (at string, sim *awssim.Server) {
-	t.Helper()
-	sim, err := awssim.New(awssim.Options{ClusterID: cluster.Name, Instances: []awssim.Instance{{PrivateIP: "10.0.0.21"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
-	t.Cleanup(func() {
-		if err := errors.Join(sim.Close(), server.Close()); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
-	return l.Addr().String(), sim
 }
 
 func runKubernetes(t *testing.T, w *world, b Built) {
@@ -226,13 +198,9 @@ func runVSphere(t *testing.T, w *world, b Built) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		vcenter.Kill()
-		if text, err := os.ReadFile(filepath.Join(w.dir, "vcsim.log")); err == nil && t.Failed() {
-			t.Logf("vcsim says:\n%s", text)
-		}
-	})
-	eventually(t, "vcsim to serve", func(ctx context.Context) error {
+	ccmtest.ShowLog(t, "vcsim", filepath.Join(w.dir, "vcsim.log"))
+	t.Cleanup(vcenter.Kill)
+	poll.Eventually(t, "vcsim to serve", func(ctx context.Context) error {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "tcp", at)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 const (
@@ -108,7 +109,7 @@ func (w *world) observe(t *testing.T, program string) seen {
 	}
 	leader.answers(t, "/healthz", http.StatusOK)
 	w.works(t, leader, time.Now()) // for as long as this takes, the standby has to be quiet
-	s.StandbyWrites = len(w.writes(t, standby.name))
+	s.StandbyWrites = len(w.writes(t, standby.Name()))
 
 	s.LateWrites = w.freeze(t, leader, standby, first)
 	s.SuccessorRuns = true
@@ -140,12 +141,12 @@ func (w *world) freeze(t *testing.T, leader, standby *manager, first string) int
 	}
 	leader.ends(t)
 	if leader.ExitCode() == 0 {
-		t.Errorf("%s has lost its lease, and ends with 0", leader.name)
+		t.Errorf("%s has lost its lease, and ends with 0", leader.Name())
 	}
 	w.works(t, standby, time.Now()) // what the leader had sent has arrived before this
-	from := w.writes(t, standby.name)[0].Received
+	from := w.writes(t, standby.Name())[0].Received
 	late := 0
-	for _, write := range w.writes(t, leader.name) {
+	for _, write := range w.writes(t, leader.Name()) {
 		if write.Received.After(from) && write.Accepted() {
 			late++
 		}
@@ -160,18 +161,18 @@ func (w *world) works(t *testing.T, m *manager, since time.Time) {
 	if since.IsZero() {
 		names = append(names, "thirdparty-initialized")
 	}
-	eventually(t, m.name+" to run its loops", func(context.Context) error {
+	poll.Eventually(t, m.Name()+" to run its loops", func(context.Context) error {
 		missing := map[string]bool{}
 		for _, name := range names {
 			missing[name] = true
 		}
-		for _, write := range w.writes(t, m.name) {
+		for _, write := range w.writes(t, m.Name()) {
 			if write.Received.After(since) && write.Accepted() {
 				delete(missing, write.Name)
 			}
 		}
 		if len(missing) > 0 {
-			return errors.Join(fmt.Errorf("no writes of %v", missing), m.ended())
+			return errors.Join(fmt.Errorf("no writes of %v", missing), m.Alive())
 		}
 		return nil
 	})
@@ -200,7 +201,7 @@ func (w *world) writes(t *testing.T, user string) []apiserver.Write {
 func (w *world) event(t *testing.T, node string) string {
 	t.Helper()
 	message := ""
-	eventually(t, "the event of "+node, func(ctx context.Context) error {
+	poll.Eventually(t, "the event of "+node, func(ctx context.Context) error {
 		events, err := w.admin.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=Seen,involvedObject.name=" + node})
 		if err != nil {
 			return err

@@ -2,14 +2,10 @@ package mains
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,20 +14,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
-	"github.com/transplant-dev/transplant/lab/apiserver/process"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
-const (
-	lease = "cloud-controller-manager"
-	// patience is how long anything may take: much longer than it does, even on a busy machine.
-	patience = 3 * time.Minute
-)
+const lease = "cloud-controller-manager"
 
 // world is a cluster without machines.
 type world struct {
@@ -42,114 +34,36 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts an API server")
-	}
-	api, err := apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Audit: true, Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Stop)
-	config, err := api.Config("admin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.CloseIdleConnections)
-	admin, err := kubernetes.NewForConfigAndClient(config, web)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &world{dir: t.TempDir(), api: api, admin: admin}
+	w := &world{dir: t.TempDir()}
+	w.api, w.admin = ccmtest.API(t, apiserver.Options{Audit: true})
+	return w
 }
 
 // manager is a program that runs. Its user in the API is its name.
-type manager struct {
-	*process.Process
-	name string
-	at   string // host:port of its health
-	log  string // file
-}
+type manager struct{ *ccmlab.Manager }
 
-// start starts a program with the flags that each of them has, and those of its own.
+// start starts a program with flags of its own.
 func (w *world) start(t *testing.T, name, program string, env []string, flags ...string) *manager {
 	t.Helper()
-	kubeconfig, err := w.api.Kubeconfig(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := freeAddress(t)
-	_, port, err := net.SplitHostPort(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &manager{name: name, at: at, log: filepath.Join(w.dir, name+".log")}
-	m.Process, err = process.Start(process.Options{
-		Name: name, Path: program, Dir: w.dir, Output: m.log, Env: env,
-		Args: append([]string{
-			"--v=2", "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-			"--bind-address=127.0.0.1", "--secure-port=" + port, "--cert-dir=" + filepath.Join(w.dir, name+"-certificates"), "--leader-elect=true",
-		}, flags...),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		m.Kill()
-		if t.Failed() {
-			text := m.text(t)
-			t.Logf("the end of %s's log:\n%s", name, text[max(0, len(text)-5000):])
-		}
-	})
-	return m
+	flags = append([]string{"--v=2"}, flags...)
+	return &manager{ccmtest.Run(t, ccmlab.Options{API: w.api, Name: name, Program: program, Dir: w.dir, Env: env, Flags: flags})}
 }
 
 func (m *manager) text(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(m.log)
+	text, err := os.ReadFile(m.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// ended returns an error once a manager has ended that should be running.
-func (m *manager) ended() error {
-	select {
-	case <-m.Done():
-		return fmt.Errorf("%s has ended with %d", m.name, m.ExitCode())
-	default:
-		return nil
-	}
-}
-
-// get asks a manager as anybody may.
-func (m *manager) get(ctx context.Context, path string) (code int, text string, err error) {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} // its certificate is its own
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+m.at+path, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return 0, "", errors.Join(err, m.ended())
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(body), err
-}
-
 // answers waits until a path is answered with a code.
 func (m *manager) answers(t *testing.T, path string, want int) string {
 	t.Helper()
 	body := ""
-	eventually(t, fmt.Sprintf("%s to answer %s with %d", m.name, path, want), func(ctx context.Context) error {
-		code, text, err := m.get(ctx, path)
+	poll.Eventually(t, fmt.Sprintf("%s to answer %s with %d", m.Name(), path, want), func(ctx context.Context) error {
+		code, text, err := m.Get(ctx, path)
 		if err == nil && code != want {
 			err = fmt.Errorf("%d: %s", code, text)
 		}
@@ -164,9 +78,9 @@ func (m *manager) hasStarted(t *testing.T, controllers ...string) {
 	t.Helper()
 	for _, c := range controllers {
 		ours, upstreams := fmt.Sprintf(`"Started the controller" controller=%q`, c), fmt.Sprintf(`Started %q`, c)
-		eventually(t, m.name+" to start "+c, func(context.Context) error {
+		poll.Eventually(t, m.Name()+" to start "+c, func(context.Context) error {
 			if text := m.text(t); !strings.Contains(text, ours) && !strings.Contains(text, upstreams) {
-				return errors.Join(errors.New("the log does not say so"), m.ended())
+				return errors.Join(errors.New("the log does not say so"), m.Alive())
 			}
 			return nil
 		})
@@ -185,13 +99,13 @@ func (w *world) holder(ctx context.Context) (string, error) {
 func (w *world) leads(t *testing.T, m *manager, before string) string {
 	t.Helper()
 	now := ""
-	eventually(t, m.name+" to lead", func(ctx context.Context) error {
+	poll.Eventually(t, m.Name()+" to lead", func(ctx context.Context) error {
 		var err error
 		now, err = w.holder(ctx)
 		if err == nil && (now == "" || now == before) {
 			err = fmt.Errorf("%q holds the lease", now)
 		}
-		return errors.Join(err, m.ended())
+		return errors.Join(err, m.Alive())
 	})
 	return now
 }
@@ -201,7 +115,7 @@ func (w *world) releases(t *testing.T, m *manager) {
 	t.Helper()
 	w.terminate(t, m)
 	if code := m.ExitCode(); code != 0 {
-		t.Errorf("%s ends with %d on SIGTERM", m.name, code)
+		t.Errorf("%s ends with %d on SIGTERM", m.Name(), code)
 	}
 }
 
@@ -217,7 +131,7 @@ func (w *world) terminate(t *testing.T, m *manager) {
 		t.Fatal(err)
 	}
 	if holder != "" {
-		t.Errorf("%s has ended, and %q holds the lease", m.name, holder)
+		t.Errorf("%s has ended, and %q holds the lease", m.Name(), holder)
 	}
 }
 
@@ -225,8 +139,8 @@ func (m *manager) ends(t *testing.T) {
 	t.Helper()
 	select {
 	case <-m.Done():
-	case <-time.After(patience):
-		t.Fatalf("%s does not end", m.name)
+	case <-time.After(poll.Patience):
+		t.Fatalf("%s does not end", m.Name())
 	}
 }
 
@@ -257,7 +171,7 @@ func (w *world) register(t *testing.T, name, podCIDR, uuid string) {
 func (w *world) initialised(t *testing.T, name, providerIDPrefix, address string) *corev1.Node {
 	t.Helper()
 	var node *corev1.Node
-	eventually(t, "node "+name+" to be initialised", func(ctx context.Context) error {
+	poll.Eventually(t, "node "+name+" to be initialised", func(ctx context.Context) error {
 		var err error
 		if node, err = w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -284,7 +198,7 @@ func (w *world) serve(t *testing.T, name string) corev1.LoadBalancerIngress {
 		t.Fatal(err)
 	}
 	var ingress corev1.LoadBalancerIngress
-	eventually(t, "the load balancer of "+name, func(ctx context.Context) error {
+	poll.Eventually(t, "the load balancer of "+name, func(ctx context.Context) error {
 		service, err := services.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -298,7 +212,7 @@ func (w *world) serve(t *testing.T, name string) corev1.LoadBalancerIngress {
 	if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Service "+name+" to be gone", func(ctx context.Context) error {
+	poll.Eventually(t, "Service "+name+" to be gone", func(ctx context.Context) error {
 		list, err := services.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 		if err == nil && len(list.Items) > 0 {
 			err = errors.New("it is there")
@@ -306,19 +220,6 @@ func (w *world) serve(t *testing.T, name string) corev1.LoadBalancerIngress {
 		return err
 	})
 	return ingress
-}
-
-// eventually waits until look returns nil, and fails the test with what was missing last.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	var missing error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		missing = look(ctx)
-		return missing == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v", what, missing)
-	}
 }
 
 // freeAddress is a host:port of the loopback that nothing listens at.

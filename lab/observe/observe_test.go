@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/trial"
 )
 
@@ -46,9 +47,6 @@ var silent = map[string]string{
 	"Nodes without a range / {{cluster}} overlapping": "node IPAM stays with kube-controller-manager",
 }
 
-// patience is how long anything may take that is not measured: much longer than it does, even on a busy machine.
-const patience = 3 * time.Minute
-
 // A good migration under a real Prometheus: all rules are evaluated, no alert fires, and every query of the dashboards is answered. Then the managers
 // are stopped, and an alert says so.
 func TestAMigrationIsSeen(t *testing.T) {
@@ -67,7 +65,7 @@ func TestAMigrationIsSeen(t *testing.T) {
 	from := time.Now()
 	p := watch(t, lab)
 	t.Cleanup(func() { p.dashboards(t, Span{from, time.Now()}, "manager", "migration") }) // also of a migration that went wrong
-	await(t, "kube-controller-manager to be recorded as owner", func(ctx context.Context) error {
+	poll.Eventually(t, "kube-controller-manager to be recorded as owner", func(ctx context.Context) error {
 		return p.sees(ctx, `count(transplant:loop_managers:count{manager="kube-controller-manager"}) >= 3`)
 	})
 	alerts := p.collect(t)
@@ -76,12 +74,12 @@ func TestAMigrationIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("migrated within %s", time.Since(began).Round(time.Second))
-	await(t, "cloud-controller-manager to be recorded as owner", func(ctx context.Context) error {
+	poll.Eventually(t, "cloud-controller-manager to be recorded as owner", func(ctx context.Context) error {
 		return p.sees(ctx, `count(transplant:loop_managers:count{manager="cloud-controller-manager"}) >= 3`)
 	})
 	serve(t, lab, "first") // its calls are the first of their kind, and no rate shows those
 	serve(t, lab, "second")
-	await(t, "every series that a rule records", func(ctx context.Context) error { return p.recordsAll(ctx) })
+	poll.Eventually(t, "every series that a rule records", func(ctx context.Context) error { return p.recordsAll(ctx) })
 	if firing := alerts.end(); len(firing) > 0 {
 		t.Errorf("these alerts fired during a good migration: %v", firing)
 	}
@@ -90,16 +88,16 @@ func TestAMigrationIsSeen(t *testing.T) {
 	t.Logf("seconds in which a loop had no owner, as Prometheus saw it: %v", p.disruption(t, good))
 
 	heal := stopManagers(t, lab)
-	await(t, "TransplantManagerAbsent", func(ctx context.Context) error { return p.alerts(ctx, "TransplantManagerAbsent") })
-	await(t, "TransplantNoOwner", func(ctx context.Context) error { return p.alerts(ctx, "TransplantNoOwner") })
-	await(t, "ten seconds without an owner more", func(context.Context) error {
+	poll.Eventually(t, "TransplantManagerAbsent", func(ctx context.Context) error { return p.alerts(ctx, "TransplantManagerAbsent") })
+	poll.Eventually(t, "TransplantNoOwner", func(ctx context.Context) error { return p.alerts(ctx, "TransplantNoOwner") })
+	poll.Eventually(t, "ten seconds without an owner more", func(context.Context) error {
 		if more := p.disruption(t, Span{from, time.Now()}) - p.disruption(t, good); more < 10 {
 			return fmt.Errorf("there are %v", more)
 		}
 		return nil
 	})
 	heal()
-	await(t, "the end of TransplantManagerAbsent", func(ctx context.Context) error {
+	poll.Eventually(t, "the end of TransplantManagerAbsent", func(ctx context.Context) error {
 		if p.alerts(ctx, "TransplantManagerAbsent") == nil {
 			return errors.New("it is there")
 		}
@@ -127,18 +125,6 @@ func watch(t *testing.T, lab *trial.Trial) observed {
 	}
 	t.Cleanup(p.Stop)
 	return observed{p}
-}
-
-func await(t *testing.T, what string, f func(context.Context) error) {
-	t.Helper()
-	missing := error(nil)
-	err := wait.PollUntilContextTimeout(t.Context(), Interval/4, patience, true, func(ctx context.Context) (bool, error) {
-		missing = f(ctx)
-		return missing == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v: %v", what, err, missing)
-	}
 }
 
 // sees returns an error while an expression has no series.
@@ -280,7 +266,7 @@ func serve(t *testing.T, lab *trial.Trial, name string) {
 	if _, err := services.Create(t.Context(), cluster.NewService(name, nil, 80), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "its load balancer", func(ctx context.Context) error {
+	poll.Eventually(t, "its load balancer", func(ctx context.Context) error {
 		s, err := services.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && len(s.Status.LoadBalancer.Ingress) == 0 {
 			err = errors.New("it has none")
@@ -290,7 +276,7 @@ func serve(t *testing.T, lab *trial.Trial, name string) {
 	if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "its end", func(ctx context.Context) error {
+	poll.Eventually(t, "its end", func(ctx context.Context) error {
 		if _, err := services.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there, or: %w", err)
 		}

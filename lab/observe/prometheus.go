@@ -11,11 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
 	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // RulesFile holds the rules, below the root of the repository.
@@ -102,19 +102,18 @@ func Start(ctx context.Context, o Options) (*Prometheus, error) {
 func (p *Prometheus) Stop() { p.process.Kill() }
 
 func (p *Prometheus) awaitReady(ctx context.Context) error {
-	missing := error(nil)
-	err := wait.PollUntilContextTimeout(ctx, Interval/10, startTimeout, true, func(ctx context.Context) (bool, error) {
+	err := poll.Within(ctx, Interval/10, startTimeout, "it to answer", func(ctx context.Context) error {
 		select {
 		case <-p.process.Done():
-			return false, fmt.Errorf("it has ended: %w", p.process.Err())
+			return poll.Final(fmt.Errorf("it has ended: %w", p.process.Err()))
 		default:
 		}
-		_, missing = p.Runtimeinfo(ctx)
-		return missing == nil, nil
+		_, err := p.Runtimeinfo(ctx)
+		return err
 	})
 	if err != nil {
 		log, _ := os.ReadFile(p.log) // the error is about something else
-		return fmt.Errorf("starting Prometheus: %w, %w\n%s", err, missing, log[max(0, len(log)-3000):])
+		return fmt.Errorf("starting Prometheus: %w\n%s", err, log[max(0, len(log)-3000):])
 	}
 	return nil
 }

@@ -3,8 +3,8 @@ package openstacktrial
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,14 +16,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
-	"github.com/transplant-dev/transplant/lab/apiserver/process"
-	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/openstackview"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // program is the manager under test.
@@ -35,13 +35,14 @@ const patience = 5 * time.Minute
 // until waits for a condition, whose last answer is in the failure.
 func until(t *testing.T, what string, condition func(context.Context) string) {
 	t.Helper()
-	missing := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		missing = condition(ctx)
-		return missing == "", nil
+	err := poll.Within(t.Context(), 100*time.Millisecond, patience, what, func(ctx context.Context) error {
+		if missing := condition(ctx); missing != "" {
+			return errors.New(missing)
+		}
+		return nil
 	})
 	if err != nil {
-		t.Fatalf("waiting for %s: %v: %s", what, err, missing)
+		t.Fatal(err)
 	}
 }
 
@@ -55,55 +56,33 @@ type cluster struct {
 
 func newCluster(t *testing.T, s site, version string) *cluster {
 	t.Helper()
-	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	path, err := build.BuildCommand(t.Context(), root, dir, program)
+	path, err := ccmtest.Build(t.Context(), ".", dir, program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, err := apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Version: version, Progress: narration{t}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Stop)
 	c := &cluster{site: s, see: look(t, s)}
-	if c.admin, err = api.Client("admin", "system:masters"); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := api.Kubeconfig("manager", "system:masters")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, _, err := net.SplitHostPort(api.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, log := filepath.Join(dir, "cloud.conf"), filepath.Join(dir, "manager.log")
+	api, admin := ccmtest.API(t, apiserver.Options{Version: version})
+	c.admin = admin
+	config := filepath.Join(dir, "cloud.conf")
 	if err := os.WriteFile(config, s.config(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	manager, err := process.Start(process.Options{
-		Name: program, Path: path, Dir: dir, Output: log,
-		Args: []string{
-			"--v=2", "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-			"--cloud-provider=openstack", "--cloud-config=" + config, "--cluster-name=lab", "--bind-address=" + host, "--secure-port=11000",
-			"--cert-dir=" + filepath.Join(dir, "certificates"), "--leader-elect=true", "--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16",
-			"--node-monitor-period=1s", "--route-reconciliation-period=2s", "--node-deletion-grace-after-takeover=0",
+	manager, err := ccmlab.Start(ccmlab.Options{
+		API: api, Name: "manager", Program: path, Dir: dir,
+		Flags: []string{
+			"--v=2", "--cloud-provider=openstack", "--cloud-config=" + config, "--cluster-name=lab", "--allocate-node-cidrs=true",
+			"--cluster-cidr=10.244.0.0/16", "--node-monitor-period=1s", "--route-reconciliation-period=2s",
+			"--node-deletion-grace-after-takeover=0",
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	ccmtest.ShowLog(t, program, manager.Log)
 	t.Cleanup(func() {
 		_ = manager.Signal(syscall.SIGINT) // it may have ended
 		<-manager.Done()
-		if t.Failed() {
-			data, err := os.ReadFile(log)
-			t.Logf("the log of %s (error %v):\n%s", program, err, data)
-		}
 	})
 	return c
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/edge"
 	"github.com/transplant-dev/transplant/lab/kubelet"
 	"github.com/transplant-dev/transplant/lab/pki"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // ClusterOptions describe a user cluster.
@@ -270,7 +271,7 @@ func Await(ctx context.Context, what string, ask func(context.Context) error) er
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}
-		if !pause(ctx, pollInterval) {
+		if !poll.Pause(ctx, pollInterval) {
 			return fmt.Errorf("waiting for %s: %w: %w", what, ctx.Err(), last)
 		}
 	}

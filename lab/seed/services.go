@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // bind puts a pod without a node on the seed's only one. It is called for every pod that changes; a failed binding is
@@ -38,7 +40,7 @@ func (s *Seed) bind(ctx context.Context, object any) {
 				return
 			}
 			s.opts.Log.Info("Binding pod", "pod", pod.Namespace+"/"+pod.Name, "err", err)
-			if !pause(ctx, time.Second) {
+			if !poll.Pause(ctx, time.Second) {
 				return
 			}
 		}
@@ -75,17 +77,6 @@ func (s *Seed) isHeld(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held[pod.Namespace+"/"+pod.Labels["app"]]
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // backend is the address behind a Service: that of a ready pod, the oldest one.

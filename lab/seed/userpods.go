@@ -14,8 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/lab/csi"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 const userPodsPeriod = 500 * time.Millisecond
@@ -30,7 +33,7 @@ func (c *Cluster) runPods(ctx context.Context) {
 			if err := c.lookAtPods(ctx); err != nil && ctx.Err() == nil {
 				c.seed.opts.Log.Debug("Pods of the user cluster", "cluster", c.Name, "err", err)
 			}
-			if !pause(ctx, userPodsPeriod) {
+			if !poll.Pause(ctx, userPodsPeriod) {
 				return
 			}
 		}
@@ -147,20 +150,13 @@ func (c *Cluster) chooseNode(ctx context.Context, p *corev1.Pod, node string) (b
 	return bound, nil
 }
 
+// tolerates reports whether a scheduler would put a pod on a node with its taints.
 func tolerates(p *corev1.Pod, n *corev1.Node) bool {
-	for _, taint := range n.Spec.Taints {
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-			continue
-		}
-		if !slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
-			return (t.Effect == "" || t.Effect == taint.Effect) &&
-				(t.Key == "" && t.Operator == corev1.TolerationOpExists ||
-					t.Key == taint.Key && (t.Operator == corev1.TolerationOpExists || t.Value == taint.Value))
-		}) {
-			return false
-		}
-	}
-	return true
+	keepsOff := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	_, untolerated := schedulingv1.FindMatchingUntoleratedTaint(
+		klog.Background(), n.Spec.Taints, p.Spec.Tolerations, keepsOff, false,
+	)
+	return !untolerated
 }
 
 func (c *Cluster) runPod(ctx context.Context, p *corev1.Pod) error {

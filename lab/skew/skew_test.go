@@ -7,32 +7,28 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 var (
@@ -40,38 +36,44 @@ var (
 	program string // aws-cloud-controller-manager, built once
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "skew")
-	if err == nil && !testing.Short() {
-		program, err = buildProgram(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if err := os.RemoveAll(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(code)
-	}))
+func TestMain(m *testing.M) { ccmtest.Main(m, ".", "aws-cloud-controller-manager", &program) }
+
+const (
+	clusterCIDR = "10.244.0.0/16"
+	lease       = "cloud-controller-manager"
+	// migrationLease holds the loops of a manager that runs with leader migration.
+	migrationLease = "cloud-provider-extraction-migration"
+)
+
+// world is a cluster without machines: an API server of some version, a cloud, and no kubelet.
+type world struct {
+	api     *apiserver.Server
+	admin   kubernetes.Interface
+	cloud   *awssim.Server
+	cloudAt string // URL
 }
 
-func buildProgram(dir string) (string, error) {
-	root, err := build.FindRoot()
-	if err != nil {
-		return "", err
-	}
-	product, err := build.BuildProduct(context.Background(), root, dir)
-	return product.CCM, err
+// run starts a manager, whose user in the API, and whose access key in the cloud, is its name.
+func (w *world) run(t *testing.T, name string) *ccmlab.Manager {
+	t.Helper()
+	dir := t.TempDir()
+	return ccmtest.Run(t, ccmlab.Options{
+		API: w.api, Name: name, Program: program, Dir: dir, Env: ccmtest.Environment(w.cloudAt, name),
+		Flags: []string{
+			"--v=2",
+			"--cloud-provider=aws",
+			"--cloud-config=" + ccmtest.CloudConfig(t, w.cloudAt, dir),
+			"--authorization-always-allow-paths=/healthz,/readyz,/metrics",
+			"--cluster-name=" + cluster.Name,
+			"--cluster-cidr=" + clusterCIDR,
+			"--configure-cloud-routes=true",
+			"--enable-leader-migration=true",
+		},
+	})
 }
 
 // TestTheManagerServesEveryAPIServerOfItsRange runs one binary against real API servers. Without -skew.all it takes two that are built anyway.
 func TestTheManagerServesEveryAPIServerOfItsRange(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts API servers")
-	}
 	versions := buildable()
 	if !*all {
 		versions = proven.Short()
@@ -136,91 +138,17 @@ func TestWhatIsSaidToBeProvenIsTried(t *testing.T) {
 // newWorld starts an API server of a version and a cloud, with two instances that no node stands for yet.
 func newWorld(t *testing.T, version string) *world {
 	t.Helper()
-	api, err := apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Version: version, Audit: true, Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Stop)
-	config, err := api.Config("admin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.CloseIdleConnections)
-	admin, err := kubernetes.NewForConfigAndClient(config, web)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sim, err := awssim.New(awssim.Options{ClusterID: cluster.Name, Instances: []awssim.Instance{{PrivateIP: "10.0.0.21"}, {PrivateIP: "10.0.0.22"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
-	t.Cleanup(func() {
-		if err := errors.Join(sim.Close(), server.Close()); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
-	return &world{dir: t.TempDir(), program: program, api: api, admin: admin, cloud: sim, cloudAt: l.Addr().String()}
-}
-
-// run starts a manager, which ends with the test at the latest.
-func (w *world) run(t *testing.T, name string) manager {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	m, err := w.start(name, port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		m.Kill()
-		if !t.Failed() {
-			return
-		}
-		if log, err := os.ReadFile(filepath.Join(w.dir, name+".log")); err == nil {
-			t.Logf("the end of %s's log:\n%s", name, log[max(0, len(log)-6000):])
-		}
-	})
-	return m
-}
-
-// eventually waits until look returns nil, and fails the test with what was missing last.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	var missing error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		missing = look(ctx)
-		return missing == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v", what, missing)
-	}
+	w := &world{}
+	w.api, w.admin = ccmtest.API(t, apiserver.Options{Version: version, Audit: true})
+	w.cloudAt, w.cloud = ccmtest.Account(t, "10.0.0.21", "10.0.0.22")
+	return w
 }
 
 // leads waits until a manager holds both leases.
-func (w *world) leads(t *testing.T, m manager) {
+func (w *world) leads(t *testing.T, m *ccmlab.Manager) {
 	t.Helper()
 	for _, name := range []string{lease, migrationLease} {
-		eventually(t, m.name+" to hold lease "+name, func(ctx context.Context) error {
+		poll.Eventually(t, m.Name()+" to hold lease "+name, func(ctx context.Context) error {
 			_, err := w.holder(ctx, name)
 			return err
 		})
@@ -239,7 +167,7 @@ func (w *world) holder(ctx context.Context, name string) (string, error) {
 }
 
 // leaseMoves stops the leader as a rollout does. The standby must take both leases, and act.
-func (w *world) leaseMoves(t *testing.T, from, to manager) {
+func (w *world) leaseMoves(t *testing.T, from, to *ccmlab.Manager) {
 	t.Helper()
 	before := map[string]string{}
 	for _, name := range []string{lease, migrationLease} {
@@ -253,7 +181,7 @@ func (w *world) leaseMoves(t *testing.T, from, to manager) {
 		t.Fatal(err)
 	}
 	for name := range before {
-		eventually(t, to.name+" to take lease "+name, func(ctx context.Context) error {
+		poll.Eventually(t, to.Name()+" to take lease "+name, func(ctx context.Context) error {
 			holder, err := w.holder(ctx, name)
 			if err == nil && holder == before[name] {
 				err = fmt.Errorf("%s still holds it", holder)
@@ -263,7 +191,7 @@ func (w *world) leaseMoves(t *testing.T, from, to manager) {
 	}
 	<-from.Done()
 	if code := from.ExitCode(); code != 0 {
-		t.Errorf("%s ended with exit code %d", from.name, code)
+		t.Errorf("%s ended with exit code %d", from.Name(), code)
 	}
 }
 
@@ -281,14 +209,14 @@ func (w *world) nodeLives(t *testing.T, address, podCIDR string) string {
 		t.Fatal(err)
 	}
 	w.setReady(t, name, corev1.ConditionTrue)
-	eventually(t, "node "+name+" to be initialised", func(ctx context.Context) error {
+	poll.Eventually(t, "node "+name+" to be initialised", func(ctx context.Context) error {
 		node, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		return initialised(node, address)
 	})
-	eventually(t, "the route to "+name, func(ctx context.Context) error {
+	poll.Eventually(t, "the route to "+name, func(ctx context.Context) error {
 		if !w.hasRoute(podCIDR) {
 			return errors.New("the cloud has none")
 		}
@@ -368,7 +296,7 @@ func (w *world) loadBalancerLives(t *testing.T, name string, members ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the load balancer of "+name, func(ctx context.Context) error {
+	poll.Eventually(t, "the load balancer of "+name, func(ctx context.Context) error {
 		service, err := services.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -381,7 +309,7 @@ func (w *world) loadBalancerLives(t *testing.T, name string, members ...string) 
 	if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Service "+name+" and its load balancer to be gone", func(ctx context.Context) error {
+	poll.Eventually(t, "Service "+name+" and its load balancer to be gone", func(ctx context.Context) error {
 		if n := len(w.cloud.State().ELB); n > 0 {
 			return fmt.Errorf("the cloud has %d load balancers", n)
 		}
@@ -424,7 +352,7 @@ func (w *world) nodeDies(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	w.setReady(t, name, corev1.ConditionFalse)
-	eventually(t, "node "+name+" and its route to be gone", func(ctx context.Context) error {
+	poll.Eventually(t, "node "+name+" and its route to be gone", func(ctx context.Context) error {
 		if w.hasRoute(node.Spec.PodCIDR) {
 			return errors.New("the route is there")
 		}

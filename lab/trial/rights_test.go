@@ -7,19 +7,18 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/rights"
 )
 
@@ -173,7 +172,7 @@ func aNewLoadBalancer(t *testing.T, lab *Trial) {
 	t.Cleanup(func() { // of a test that has failed half way
 		_ = services.Delete(context.WithoutCancel(t.Context()), service.Name, metav1.DeleteOptions{})
 	})
-	eventually(t, "the new Service to have a load balancer", func(ctx context.Context) error {
+	poll.Eventually(t, "the new Service to have a load balancer", func(ctx context.Context) error {
 		if service, err = services.Get(ctx, service.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -182,7 +181,7 @@ func aNewLoadBalancer(t *testing.T, lab *Trial) {
 		}
 		return nil
 	})
-	eventually(t, "the load balancer to be deleted with its Service", func(ctx context.Context) error {
+	poll.Eventually(t, "the load balancer to be deleted with its Service", func(ctx context.Context) error {
 		err := services.Delete(ctx, service.Name, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -211,7 +210,7 @@ func aNewNode(t *testing.T, lab *Trial) {
 		_ = nodes.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 		_ = lab.AWS().VanishInstance(made.ID)
 	})
-	eventually(t, "the new Node to be initialised and reachable", func(ctx context.Context) error {
+	poll.Eventually(t, "the new Node to be initialised and reachable", func(ctx context.Context) error {
 		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -225,24 +224,11 @@ func aNewNode(t *testing.T, lab *Trial) {
 	if err := lab.AWS().VanishInstance(made.ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Node of the instance that is gone to be deleted", func(ctx context.Context) error {
+	poll.Eventually(t, "the Node of the instance that is gone to be deleted", func(ctx context.Context) error {
 		_, err := nodes.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return fmt.Errorf("it is there: %w", err)
 	})
-}
-
-// eventually waits for something, and fails the test with what was missing last.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var missing error
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
-		missing = check(ctx)
-		return missing == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v (%v)", what, missing, err)
-	}
 }

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/kubelet"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // Options of a trial.
@@ -173,33 +173,23 @@ func (t *Trial) prepare(ctx context.Context) error {
 // have been through: a lab that still grows would look as if a migration had changed it. kube-controller-manager 1.26
 // takes its time to start them all.
 func (t *Trial) awaitControllers(ctx context.Context) error {
-	var missing error
-	err := wait.PollUntilContextTimeout(
-		ctx,
-		200*time.Millisecond,
-		2*time.Minute,
-		true,
-		func(ctx context.Context) (bool, error) {
-			for _, name := range []string{"admin", "edit", "view"} {
-				role, err := t.Client().RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
-				if err != nil || len(role.Rules) == 0 {
-					missing = fmt.Errorf("the rules of ClusterRole %s: %w", name, err)
-					return false, nil
-				}
+	return poll.Within(ctx, 200*time.Millisecond, 2*time.Minute, "the controllers", func(ctx context.Context) error {
+		for _, name := range []string{"admin", "edit", "view"} {
+			role, err := t.Client().RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
 			}
-			for _, namespace := range []string{"kube-system", cluster.WorkloadNamespace} {
-				if _, err := t.Client().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
-					missing = fmt.Errorf("the default ServiceAccount of namespace %s: %w", namespace, err)
-					return false, nil
-				}
+			if len(role.Rules) == 0 {
+				return fmt.Errorf("ClusterRole %s has no rules", name)
 			}
-			return true, nil
-		},
-	)
-	if err != nil {
-		return fmt.Errorf("waiting for %w", missing)
-	}
-	return nil
+		}
+		for _, namespace := range []string{"kube-system", cluster.WorkloadNamespace} {
+			if _, err := t.Client().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+				return fmt.Errorf("the default ServiceAccount of namespace %s: %w", namespace, err)
+			}
+		}
+		return nil
+	})
 }
 
 // KeysFile says which manager has which access key, as transplant report --cloud-keys wants it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,19 +15,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
-	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
+	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/vspheresim"
 )
-
-// patience is how long anything may take, even on a busy machine.
-const patience = 3 * time.Minute
 
 // trial is a real API server and a running vsphere-cloud-controller-manager.
 type trial struct {
@@ -40,25 +37,10 @@ type trial struct {
 
 func newTrial(t *testing.T, version string) *trial {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds the program and starts an API server")
-	}
-	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := &trial{dir: t.TempDir()}
-	if w.program, err = build.BuildCommand(t.Context(), root, w.dir, "vsphere-cloud-controller-manager"); err != nil {
-		t.Fatal(err)
-	}
-	if w.api, err = apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Version: version, Progress: os.Stderr}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.api.Stop)
-	if err := w.api.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if w.admin, err = w.api.Client("admin", "system:masters"); err != nil {
+	w.api, w.admin = ccmtest.API(t, apiserver.Options{Version: version})
+	var err error
+	if w.program, err = ccmtest.Build(t.Context(), ".", w.dir, "vsphere-cloud-controller-manager"); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -69,52 +51,26 @@ func (w *trial) run(t *testing.T, config []byte, flags ...string) (*process.Proc
 	t.Helper()
 	w.started++
 	name := fmt.Sprintf("manager-%d", w.started)
-	kubeconfig, err := w.api.Kubeconfig(name, "system:masters")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, _, err := net.SplitHostPort(w.api.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, log := filepath.Join(w.dir, name+".conf"), filepath.Join(w.dir, name+".log")
+	file := filepath.Join(w.dir, name+".conf")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := process.Start(process.Options{
-		Name: name, Path: w.program, Dir: w.dir, Output: log,
-		Args: append([]string{
-			"--v=2", "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-			"--cloud-provider=vsphere", "--cloud-config=" + file, "--bind-address=" + host, fmt.Sprintf("--secure-port=%d", 11000+w.started),
-			"--cert-dir=" + filepath.Join(w.dir, name+"-certificates"), "--leader-elect=true", "--allocate-node-cidrs=true",
+	m, err := ccmlab.Start(ccmlab.Options{
+		API: w.api, Name: name, Program: w.program, Dir: w.dir,
+		Flags: append([]string{
+			"--v=2", "--cloud-provider=vsphere", "--cloud-config=" + file, "--allocate-node-cidrs=true",
 			"--cluster-cidr=10.244.0.0/16", "--node-monitor-period=500ms", "--node-deletion-grace-after-takeover=0",
 		}, flags...),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	ccmtest.ShowLog(t, name, m.Log)
 	t.Cleanup(func() {
-		_ = p.Signal(syscall.SIGINT) // it may have ended
-		<-p.Done()
-		if t.Failed() {
-			data, err := os.ReadFile(log)
-			t.Logf("the log of %s (error %v):\n%s", name, err, data)
-		}
+		_ = m.Signal(syscall.SIGINT) // it may have ended
+		<-m.Done()
 	})
-	return p, log
-}
-
-// until waits for a condition, whose last answer is in the failure.
-func until(t *testing.T, what string, condition func(context.Context) string) {
-	t.Helper()
-	missing := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		missing = condition(ctx)
-		return missing == "", nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v: %s", what, err, missing)
-	}
+	return m.Process, m.Log
 }
 
 // register adds a node as a kubelet does.
@@ -146,7 +102,7 @@ func (w *trial) notReady(t *testing.T, names ...string) {
 
 func (w *trial) untilNode(t *testing.T, name, what string, condition func(*corev1.Node) string) {
 	t.Helper()
-	until(t, "node "+name+" to be "+what, func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "node "+name+" to be "+what, func(ctx context.Context) string {
 		n, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
@@ -245,7 +201,7 @@ func nodesLive(t *testing.T, w *trial) {
 	}
 	sim.Calls()
 	asked := 0
-	until(t, "the manager to ask ten times", func(context.Context) string {
+	poll.EventuallyComplete(t, "the manager to ask ten times", func(context.Context) string {
 		if asked += len(sim.Calls()); asked < 10 {
 			return fmt.Sprintf("%d calls", asked)
 		}
@@ -255,7 +211,7 @@ func nodesLive(t *testing.T, w *trial) {
 	if err := sim.Destroy(t.Context(), machines[3]); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the node of a destroyed machine to be deleted", func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "the node of a destroyed machine to be deleted", func(ctx context.Context) string {
 		if _, err := w.admin.CoreV1().Nodes().Get(ctx, names[3], metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Sprint("its Node is there, error ", err)
 		}
@@ -273,7 +229,7 @@ func nodesLive(t *testing.T, w *trial) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "an event that says that there are no load balancers", func(ctx context.Context) string {
+	poll.EventuallyComplete(t, "an event that says that there are no load balancers", func(ctx context.Context) string {
 		events, err := w.admin.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=NoLoadBalancers"})
 		if err != nil || len(events.Items) == 0 {
 			return fmt.Sprint("there is none, error ", err)
@@ -303,7 +259,7 @@ func TestTheProgramEndsWhenThePasswordIsWrong(t *testing.T) {
 	manager, log := w.run(t, []byte(data))
 	select {
 	case <-manager.Done():
-	case <-time.After(patience):
+	case <-time.After(poll.Patience):
 		t.Fatal("it runs on")
 	}
 	text, err := os.ReadFile(log)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/vspheresim"
 	"github.com/transplant-dev/transplant/provider/vsphere/client"
 )
@@ -186,7 +187,7 @@ func TestACallerThatLeavesTakesNoOtherWithIt(t *testing.T) {
 			t.Error("the one that left has an answer")
 		}
 	})
-	until(t, "the list of the one that leaves to hang", func(context.Context) string {
+	poll.EventuallyComplete(t, "the list of the one that leaves to hang", func(context.Context) string {
 		if count(f.Calls(), "RetrievePropertiesEx") == 0 {
 			return "it is not asked for"
 		}

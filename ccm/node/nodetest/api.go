@@ -26,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/transplant-dev/transplant/internal/mergepatch"
 )
 
 // API is an API server that knows nodes and events.
@@ -264,7 +266,7 @@ func (a *API) patch(old *corev1.Node, subresource string, body []byte) (any, err
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	var node corev1.Node
-	if err := json.Unmarshal(encode(merge(object, patch)), &node); err != nil {
+	if err := json.Unmarshal(encode(mergepatch.Apply(object, patch)), &node); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if node.UID != old.UID || node.ResourceVersion != old.ResourceVersion {
@@ -297,25 +299,6 @@ func invalid(name, message string) error {
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
 		Message: fmt.Sprintf("Node %q is invalid: %s", name, message),
 	}}
-}
-
-// merge is RFC 7386.
-func merge(object, patch map[string]any) map[string]any {
-	if object == nil {
-		object = map[string]any{}
-	}
-	for key, value := range patch {
-		switch inner, isMap := value.(map[string]any); {
-		case value == nil:
-			delete(object, key)
-		case isMap:
-			old, _ := object[key].(map[string]any)
-			object[key] = merge(old, inner)
-		default:
-			object[key] = value
-		}
-	}
-	return object
 }
 
 func (a *API) event(r *http.Request, body []byte) (any, error) {

@@ -2,11 +2,8 @@ package operator
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/apitest"
@@ -126,11 +125,10 @@ func unknownDatacenter(context.Context, string) (*rules.Datacenter, error) { ret
 func TestADatacenterThatIsUnknownMovesNothing(t *testing.T) {
 	seed, user := apitest.New(t), apitest.New(t)
 	kube, dyn := seed.Clients(t)
-	front := httptest.NewTLSServer(user)
-	defer front.Close()
-	config := fmt.Appendf(nil, "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}], "+
-		"clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]}", front.URL,
-		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})))
+	config, err := clientcmd.Write(*apitest.OverTLS(t, user, "u", clientcmdapi.AuthInfo{Token: "t"}))
+	if err != nil {
+		t.Fatal(err)
+	}
 	seed.Put(t, &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-a", Name: kubeconfig.SecretName}, Data: map[string][]byte{kubeconfig.SecretKey: config},
@@ -139,7 +137,7 @@ func TestADatacenterThatIsUnknownMovesNothing(t *testing.T) {
 	defer users.Close()
 	engine := &Hosted{Seed: hosted.Clients{Kube: kube, Dynamic: dyn}, Users: users}
 	target := Target{Name: "a", Namespace: "cluster-a", Group: kubermaticv1.GroupName, Cluster: inDatacenter("d")}
-	_, err := HostedParts{Hosted: engine, Datacenter: unknownDatacenter}.Ensure(t.Context(), target)
+	_, err = HostedParts{Hosted: engine, Datacenter: unknownDatacenter}.Ensure(t.Context(), target)
 	if !errors.Is(err, errSeeds) || !strings.Contains(err.Error(), `datacenter "d"`) || !strings.Contains(err.Error(), "list seeds.kubermatic.k8c.io") {
 		t.Errorf("the parts around machines: %v", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -137,13 +136,9 @@ func minorOf(ctx context.Context, c *kubermaticv1.Cluster, user userclusters.Cli
 		}
 		version = info.GitVersion
 	}
-	fields := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("reading the version %q of the cluster: it has no minor", version)
-	}
-	minor, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0, fmt.Errorf("reading the version %q of the cluster: %w", version, err)
+	minor := rules.MinorOf(version)
+	if minor == 0 {
+		return 0, fmt.Errorf("reading the version %q of the cluster: it is none of Kubernetes", version)
 	}
 	return minor, nil
 }

@@ -80,7 +80,7 @@ func created(c *kubermatic.Cluster, facts Facts) field.ErrorList {
 			field.Invalid(versionPath, c.Spec.Version, "new clusters on vSphere need the CSI driver: "+answer.Why),
 		)
 	}
-	if end, ended := inTreeEnd(provider, minorOf(c.Spec.Version)); ended && !c.External() {
+	if end, ended := inTreeEnd(provider, MinorOf(c.Spec.Version)); ended && !c.External() {
 		out = append(
 			out,
 			field.Invalid(versionPath, c.Spec.Version, fmt.Sprintf("needs spec.features.externalCloudProvider: %s", end.Why)),
@@ -159,9 +159,9 @@ func inTreeEnded(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 	if !known || before.Spec.Version == after.Spec.Version || after.External() && !migrating {
 		return nil
 	}
-	minor := minorOf(after.Spec.Version)
+	minor := MinorOf(after.Spec.Version)
 	end, ended := inTreeEnd(provider, minor)
-	if _, already := inTreeEnd(provider, minorOf(before.Spec.Version)); !ended || already {
+	if _, already := inTreeEnd(provider, MinorOf(before.Spec.Version)); !ended || already {
 		return nil
 	}
 	if migrating {

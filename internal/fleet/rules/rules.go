@@ -249,9 +249,9 @@ func driver(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 // minors that the cluster has and is to have: spec.version may say 1.27 while the control plane is at 1.26 still.
 func minors(c *kubermatic.Cluster) []int {
 	var out []int
-	wanted, running := minorOf(c.Spec.Version), 0
+	wanted, running := MinorOf(c.Spec.Version), 0
 	if c.Status.Versions != nil {
-		running = minorOf(c.Status.Versions.ControlPlane)
+		running = MinorOf(c.Status.Versions.ControlPlane)
 	}
 	for _, minor := range []int{running, wanted} {
 		if minor > 0 && !slices.Contains(out, minor) {
@@ -261,8 +261,8 @@ func minors(c *kubermatic.Cluster) []int {
 	return out
 }
 
-// minorOf is 26 for v1.26.3; 0 for what is no version of Kubernetes.
-func minorOf(v string) int {
+// MinorOf is 26 for v1.26.3; 0 for what is no version of Kubernetes.
+func MinorOf(v string) int {
 	parsed, err := version.ParseGeneric(v)
 	if err != nil || parsed.Major() != 1 {
 		return 0

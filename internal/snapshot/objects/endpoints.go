@@ -29,13 +29,7 @@ func GatherEndpoints(ctx context.Context, g *collect.Collector) {
 		all.Add(service, nil, target, addresses)
 		ready.Add(service, ptr.To(ptr.Deref(isReady, true)), target, addresses)
 	}
-	var ok bool
-	if Serves(g, "discovery.k8s.io/v1beta1") && !Serves(g, "discovery.k8s.io/v1") {
-		ok = readBetaEndpointSlices(ctx, g, add)
-	} else {
-		ok = readEndpointSlices(ctx, g, add)
-	}
-	if !ok {
+	if !readEndpointSlices(ctx, g, add) {
 		return
 	}
 	slices.Sort(g.Snap.APIServers)
@@ -71,59 +65,53 @@ func MarkServicesWithoutEndpoints(g *collect.Collector) {
 type addEndpoint func(service string, ready *bool, target *corev1.ObjectReference, addresses []string)
 
 func readEndpointSlices(ctx context.Context, g *collect.Collector, add addEndpoint) bool {
-	items, ok := collect.List(
-		ctx,
-		g,
-		"endpoints",
-		"endpointslices",
-		g.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List,
-		func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items },
-	)
+	const fact, what = "endpoints", "endpointslices"
+	var items []discoveryv1.EndpointSlice
+	var ok bool
+	if Serves(g, "discovery.k8s.io/v1beta1") && !Serves(g, "discovery.k8s.io/v1") {
+		list := g.Kube.DiscoveryV1beta1().EndpointSlices(metav1.NamespaceAll).List
+		items, ok = collect.List(ctx, g, fact, what, list, OldSlices)
+	} else {
+		list := g.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List
+		items, ok = collect.List(ctx, g, fact, what, list, Slices)
+	}
 	if ok {
-		g.Count("endpointslices", len(items))
+		g.Count(what, len(items))
 	}
 	for i := range items {
 		for _, e := range items[i].Endpoints {
 			if isOfAPIServers(&items[i]) {
 				g.Snap.APIServers = append(g.Snap.APIServers, e.Addresses...)
 			}
-			add(
-				items[i].Namespace+"/"+items[i].Labels[discoveryv1.LabelServiceName],
-				e.Conditions.Ready,
-				e.TargetRef,
-				e.Addresses,
-			)
+			add(ServiceOf(&items[i]), e.Conditions.Ready, e.TargetRef, e.Addresses)
 		}
 	}
 	return ok
 }
 
-func readBetaEndpointSlices(ctx context.Context, g *collect.Collector, add addEndpoint) bool {
-	items, ok := collect.List(
-		ctx,
-		g,
-		"endpoints",
-		"endpointslices",
-		g.Kube.DiscoveryV1beta1().EndpointSlices(metav1.NamespaceAll).List,
-		func(l *discoveryv1beta1.EndpointSliceList) []discoveryv1beta1.EndpointSlice { return l.Items },
-	)
-	if ok {
-		g.Count("endpointslices", len(items))
-	}
-	for i := range items {
-		for _, e := range items[i].Endpoints {
-			if isOfAPIServers(&items[i]) {
-				g.Snap.APIServers = append(g.Snap.APIServers, e.Addresses...)
-			}
-			add(
-				items[i].Namespace+"/"+items[i].Labels[discoveryv1beta1.LabelServiceName],
-				e.Conditions.Ready,
-				e.TargetRef,
-				e.Addresses,
-			)
+// Slices are the items of a list.
+func Slices(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items }
+
+// OldSlices are those of v1beta1, as far as they are read.
+func OldSlices(l *discoveryv1beta1.EndpointSliceList) []discoveryv1.EndpointSlice {
+	out := make([]discoveryv1.EndpointSlice, 0, len(l.Items))
+	for i := range l.Items {
+		slice := discoveryv1.EndpointSlice{ObjectMeta: l.Items[i].ObjectMeta}
+		for _, e := range l.Items[i].Endpoints {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+				Addresses:  e.Addresses,
+				TargetRef:  e.TargetRef,
+				Conditions: discoveryv1.EndpointConditions{Ready: e.Conditions.Ready},
+			})
 		}
+		out = append(out, slice)
 	}
-	return ok
+	return out
+}
+
+// ServiceOf returns the Service of a slice as namespace/name.
+func ServiceOf(slice *discoveryv1.EndpointSlice) string {
+	return slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]
 }
 
 // isOfAPIServers reports whether an EndpointSlice is the one that the API servers write. Another one of the same

@@ -183,48 +183,34 @@ func readyEndpoints(ctx context.Context, g *collect.Collector, services []string
 	slices.Sort(names)
 	only := discoveryv1.LabelServiceName + " in (" + strings.Join(slices.Compact(names), ",") + ")"
 	found := objects.EndpointSet{}
+	var items []discoveryv1.EndpointSlice
+	var err error
 	switch {
 	case objects.Serves(g, "discovery.k8s.io/v1"):
 		list := func(ctx context.Context, o metav1.ListOptions) (*discoveryv1.EndpointSliceList, error) {
 			o.LabelSelector = only
 			return g.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, o)
 		}
-		slices, err := collect.ListPages(
-			ctx,
-			g,
-			list,
-			func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items },
-		)
-		for _, s := range slices {
-			for _, e := range s.Endpoints {
-				found.Add(s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName], e.Conditions.Ready, e.TargetRef, e.Addresses)
-			}
-		}
-		return found.Count(), err
+		items, err = collect.ListPages(ctx, g, list, objects.Slices)
 	case objects.Serves(g, "discovery.k8s.io/v1beta1"):
 		list := func(ctx context.Context, o metav1.ListOptions) (*discoveryv1beta1.EndpointSliceList, error) {
 			o.LabelSelector = only
 			return g.Kube.DiscoveryV1beta1().EndpointSlices(metav1.NamespaceAll).List(ctx, o)
 		}
-		slices, err := collect.ListPages(
-			ctx,
-			g,
-			list,
-			func(l *discoveryv1beta1.EndpointSliceList) []discoveryv1beta1.EndpointSlice { return l.Items },
-		)
-		for _, s := range slices {
-			for _, e := range s.Endpoints {
-				found.Add(s.Namespace+"/"+s.Labels[discoveryv1beta1.LabelServiceName], e.Conditions.Ready, e.TargetRef, e.Addresses)
+		items, err = collect.ListPages(ctx, g, list, objects.OldSlices)
+	default:
+		for _, s := range services {
+			if err := readBetaEndpoints(ctx, g, s, found); err != nil {
+				return nil, err
 			}
 		}
-		return found.Count(), err
 	}
-	for _, s := range services {
-		if err := readBetaEndpoints(ctx, g, s, found); err != nil {
-			return nil, err
+	for i := range items {
+		for _, e := range items[i].Endpoints {
+			found.Add(objects.ServiceOf(&items[i]), e.Conditions.Ready, e.TargetRef, e.Addresses)
 		}
 	}
-	return found.Count(), nil
+	return found.Count(), err
 }
 
 func readBetaEndpoints(ctx context.Context, g *collect.Collector, service string, found objects.EndpointSet) error {

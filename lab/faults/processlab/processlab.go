@@ -14,9 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/transplant-dev/transplant/lab/faults"
+	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/trial"
 )
 
@@ -133,15 +133,7 @@ func (l *Lab) Reboot(_ context.Context, host string) (faults.Heal, error) {
 
 // Up waits until every API server that the balancer knows is ready and every node is.
 func (l *Lab) Up(ctx context.Context) error {
-	missing := errors.New("nobody looked")
-	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		missing = l.up(ctx)
-		return missing == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for the lab: %w", missing)
-	}
-	return nil
+	return poll.Until(ctx, 100*time.Millisecond, "the lab", l.up)
 }
 
 func (l *Lab) up(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/mergepatch"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
@@ -82,7 +83,7 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 				Changed: []string{fmt.Sprintf("%s was changed outside this migration while step %s was under way", s.Ref, s.ID)},
 			}
 		}
-		o.Object = merge(o.Object, patch)
+		o.Object = mergepatch.Apply(o.Object, patch)
 		return true, nil
 	})
 }
@@ -205,7 +206,7 @@ func (x unpatchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 				},
 			}
 		}
-		o.Object = merge(o.Object, back)
+		o.Object = mergepatch.Apply(o.Object, back)
 		return true, nil
 	})
 }
@@ -292,27 +293,6 @@ func UpdateLive(
 			return nil
 		}
 	})
-}
-
-// merge applies a JSON merge patch (RFC 7386).
-func merge(object, patch map[string]any) map[string]any {
-	out := map[string]any{}
-	for k, v := range object {
-		out[k] = v
-	}
-	for k, v := range patch {
-		part, nested := v.(map[string]any)
-		switch {
-		case v == nil:
-			delete(out, k)
-		case nested:
-			have, _ := out[k].(map[string]any)
-			out[k] = merge(have, part)
-		default:
-			out[k] = v
-		}
-	}
-	return out
 }
 
 // inverse is the merge patch that takes a patch back, for the object as it is before it.
