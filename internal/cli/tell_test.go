@@ -26,7 +26,8 @@ func TestWhatIsToldIsPublishedAndNotRepeated(t *testing.T) {
 			Message: "the node",
 			Time:    client.Now().Add(20 * time.Second),
 		},
-		{Kind: step.EventWaiting, Message: "the node", Time: client.Now().Add(31 * time.Second)}, {Kind: step.EventPaused, Message: "paused by boss", Time: client.Now().Add(32 * time.Second)},
+		{Kind: step.EventWaiting, Message: "the node", Time: client.Now().Add(31 * time.Second)}, {Kind: step.EventPaused, Message: "paused by boss",
+			Time: client.Now().Add(32 * time.Second)},
 		{Kind: step.EventDone, Time: client.Now().Add(33 * time.Second)},
 	} {
 		e.Step, e.Number, e.Total = planned, 1, 1

@@ -59,7 +59,8 @@ func TestEditsAndTheWayBack(t *testing.T) {
 		{"an argument of v1beta4 is changed", beta4, "kube-apiserver", []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}, [2]string{"value: aws", "value: external"}},
 		{"an argument of v1beta4 comes", beta4, kcm, []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 			[2]string{"controllerManager: {}", "controllerManager:\n  extraArgs:\n  - name: cloud-provider\n    value: external"}},
-		{"the version changes", beta3, "", []v1.Edit{{Op: v1.EditSetVersion, Name: "kubernetesVersion", Value: "v1.27.4"}}, [2]string{"kubernetesVersion: v1.26.0", "kubernetesVersion: v1.27.4"}},
+		{"the version changes", beta3, "", []v1.Edit{{Op: v1.EditSetVersion, Name: "kubernetesVersion", Value: "v1.27.4"}},
+			[2]string{"kubernetesVersion: v1.26.0", "kubernetesVersion: v1.27.4"}},
 		{"a version comes where there was none", beta4, "", []v1.Edit{{Op: v1.EditSetVersion, Name: "kubernetesVersion", Value: "v1.27.4"}},
 			[2]string{"kind: ClusterConfiguration\n", "kind: ClusterConfiguration\nkubernetesVersion: v1.27.4\n"}},
 	} {

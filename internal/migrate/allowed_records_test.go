@@ -56,7 +56,8 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 		}},
 		{"a manager that hands over", "", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{
-				{ID: trust.MovingID(restart, component.KCM), Result: v1.StepResultStarted, Path: manifests + "kube-controller-manager.yaml", Backup: own(trust.MovingID(restart, component.KCM)), BackupSHA256: sum},
+				{ID: trust.MovingID(restart, component.KCM), Result: v1.StepResultStarted, Path: manifests + "kube-controller-manager.yaml",
+					Backup: own(trust.MovingID(restart, component.KCM)), BackupSHA256: sum},
 			}
 		}},
 		{"the way back as it is made", "", func(doc *v1.Journal) { rollback(doc, func(*v1.Step) {}) }},

@@ -90,7 +90,8 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 			doc.Plan.Direction, doc.Plan.Steps = planstep.Rollback, append([]v1.Step{cron}, doc.Plan.Steps...)
 		}},
 		{"a backup of its own", "is not in " + trust.BackupDir("run-1"), func(doc *v1.Journal) {
-			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Result: v1.StepResultDone, Backup: "/tmp/pod.yaml", BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"})
+			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Result: v1.StepResultDone, Backup: "/tmp/pod.yaml",
+				BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"})
 		}},
 		{"a backup of a kubelet's file of its own", "is not in " + trust.BackupDir("run-1"), func(doc *v1.Journal) {
 			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Files: []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: trust.BackupDir("run-1") + "/../../x"}}})

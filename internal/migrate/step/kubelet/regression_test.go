@@ -73,10 +73,12 @@ func TestARunningKubeletIsComparedByItsFlags(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		{"as wanted", []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}}, []string{"kubelet", "--cloud-provider=external"}, ""},
+		{"as wanted", []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}},
+			[]string{"kubelet", "--cloud-provider=external"}, ""},
 		{"the old provider", []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}, []string{"kubelet", "--cloud-provider=aws"}, `its process runs with --cloud-provider="aws", not "external"`},
 		{"a flag that another file gives once more", []v1.Edit{{Op: v1.EditUnsetFlag, Name: "cloud-config"}}, []string{"kubelet", "--cloud_config", "/a"}, "its process still runs with --cloud-config=/a"},
-		{"gates in another order and from two flags", []v1.Edit{{Op: v1.EditSetFlag, Name: "feature-gates", Value: "A=true,B=false"}}, []string{"kubelet", "--feature-gates=B=false", "--feature-gates=A=True"}, ""},
+		{"gates in another order and from two flags", []v1.Edit{{Op: v1.EditSetFlag, Name: "feature-gates", Value: "A=true,B=false"}}, []string{"kubelet",
+			"--feature-gates=B=false", "--feature-gates=A=True"}, ""},
 		{"a gate too many", []v1.Edit{{Op: v1.EditSetFlag, Name: "feature-gates", Value: "A=true"}}, []string{"kubelet", "--feature-gates=A=true,B=false"}, `its process runs with --feature-gates="A=true,B=false", not "A=true"`},
 		{"gates of the configuration file are on no command line", []v1.Edit{{Op: v1.EditSetGate, Name: "A", Value: "true"}}, []string{"kubelet"}, ""},
 		{"no process' arguments", []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}}, nil, `its process runs with --cloud-provider="", not "external"`},

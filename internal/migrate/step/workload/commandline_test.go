@@ -13,14 +13,16 @@ import (
 func TestWhatIsKeptOfACommandLinePutsItBackAndHoldsNoSecret(t *testing.T) {
 	for name, was := range secretLines(t) {
 		for what, edits := range map[string][]v1.Edit{
-			"nothing":  nil,
-			"set":      {{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
-			"unset":    {{Op: v1.EditUnsetFlag, Name: "cloud-config"}, {Op: v1.EditUnsetFlag, Name: "cloud-provider"}},
-			"new":      {{Op: v1.EditSetFlag, Name: "controllers", Value: "*,-route"}, {Op: v1.EditSetFlag, Name: "v", Value: "4"}},
-			"all":      {{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}, {Op: v1.EditSetFlag, Name: "enable-leader-migration", Value: "true"}},
+			"nothing": nil,
+			"set":     {{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
+			"unset":   {{Op: v1.EditUnsetFlag, Name: "cloud-config"}, {Op: v1.EditUnsetFlag, Name: "cloud-provider"}},
+			"new":     {{Op: v1.EditSetFlag, Name: "controllers", Value: "*,-route"}, {Op: v1.EditSetFlag, Name: "v", Value: "4"}},
+			"all": {{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"},
+				{Op: v1.EditSetFlag, Name: "enable-leader-migration", Value: "true"}},
 			"the last": {{Op: v1.EditUnsetFlag, Name: "v"}},
 			"in the place of another": {
-				{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}, {Op: v1.EditSetFlag, Name: "feature-gates", Value: "InTreePluginAWSUnregister=true"},
+				{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}, {Op: v1.EditUnsetFlag, Name: "cloud-config"}, {Op: v1.EditSetFlag,
+					Name: "feature-gates", Value: "InTreePluginAWSUnregister=true"},
 			},
 		} {
 			s := v1.Step{ID: "edit", Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Edits: edits}
