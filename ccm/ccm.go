@@ -99,7 +99,7 @@ var (
 func disabledByDefault(constructors map[string]ControllerInitFuncConstructor) []string {
 	off := sets.NewString(ControllersDisabledByDefault.List()...)
 	for name, c := range constructors {
-		if same(c.Constructor, StartNodeIPAMControllerWrapper) {
+		if isSameConstructor(c.Constructor, StartNodeIPAMControllerWrapper) {
 			off.Insert(name)
 		}
 	}

@@ -150,7 +150,8 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 	}
 	addOutputFlag(fs, global)
 	ours := pflag.NewFlagSet(flagSet, pflag.ContinueOnError)
-	settings.addFlags(ours, same(p.constructors[NodeIPAMController].Constructor, StartNodeIPAMControllerWrapper))
+	settings.addFlags(ours, isSameConstructor(p.constructors[NodeIPAMController].Constructor,
+		StartNodeIPAMControllerWrapper))
 	ours.VisitAll(func(f *pflag.Flag) {
 		if fs.Lookup(f.Name) == nil {
 			sets.FlagSet(flagSet).AddFlag(f)

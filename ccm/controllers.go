@@ -64,7 +64,7 @@ func (p *process) openFence(ctx context.Context) (*election.Fence, error) {
 				"The API server does not answer, will be asked again",
 			)
 		}
-		pause(ctx, generic.RetryPeriod.Duration)
+		sleepUnlessDone(ctx, generic.RetryPeriod.Duration)
 	}
 }
 
@@ -391,7 +391,7 @@ var without = []struct {
 // idle says why a registered controller would not start, "" if it would or is not one of ours.
 func idle(c ControllerInitFuncConstructor, completed *config.CompletedConfig, provider cloudprovider.Interface) string {
 	for _, ours := range without {
-		if same(c.Constructor, ours.constructor) {
+		if isSameConstructor(c.Constructor, ours.constructor) {
 			return ours.reason(completed, provider)
 		}
 	}
@@ -402,7 +402,7 @@ func idle(c ControllerInitFuncConstructor, completed *config.CompletedConfig, pr
 // interfaces only, and get it behind the fence, the call rate limit and the metrics.
 func isLibrarys(constructor InitFuncConstructor) bool {
 	for _, ours := range without {
-		if same(constructor, ours.constructor) {
+		if isSameConstructor(constructor, ours.constructor) {
 			return true
 		}
 	}
@@ -412,15 +412,16 @@ func isLibrarys(constructor InitFuncConstructor) bool {
 		app.StartServiceControllerWrapper,
 		app.StartRouteControllerWrapper,
 	} {
-		if same(constructor, upstreams) {
+		if isSameConstructor(constructor, upstreams) {
 			return true
 		}
 	}
 	return false
 }
 
-// same reports whether two constructors are one function. An author may have put another one under a name of ours.
-func same(a, b InitFuncConstructor) bool {
+// isSameConstructor reports whether two constructors are one function. An author may have put another one under a name
+// of ours.
+func isSameConstructor(a, b InitFuncConstructor) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 

@@ -59,9 +59,9 @@ func (e *endpoint) add(checks ...check) {
 	e.checks = append(e.checks, checks...)
 }
 
-// asked returns the checks that a request is about, and whether there are any. These are all but those that ?exclude=
-// names, or the one of the path, whose reason is open to its authorized readers.
-func (e *endpoint) asked(r *http.Request) ([]check, bool) {
+// requestedChecks returns the checks that a request is about, and whether there are any. These are all but those that
+// ?exclude= names, or the one of the path, whose reason is open to its authorized readers.
+func (e *endpoint) requestedChecks(r *http.Request) ([]check, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if name, one := strings.CutPrefix(r.URL.Path, e.path+"/"); one && name != "" {
@@ -88,7 +88,7 @@ func (e *endpoint) asked(r *http.Request) ([]check, bool) {
 // ServeHTTP answers 200 and ok, or 500 and the checks with the reasons of those that fail. With ?verbose the checks are
 // there in any case.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	checks, known := e.asked(r)
+	checks, known := e.requestedChecks(r)
 	if !known {
 		http.NotFound(w, r)
 		return

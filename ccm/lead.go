@@ -37,7 +37,7 @@ func (p *process) lead(ctx context.Context, g *group) {
 	if !g.workers.addWorker() {
 		return // the process was told to end before it came to this
 	}
-	defer g.workers.end()
+	defer g.workers.removeWorker()
 	if ctx.Err() != nil || !p.startProvider(ctx) {
 		return
 	}
@@ -56,7 +56,7 @@ func (p *process) lead(ctx context.Context, g *group) {
 			return
 		}
 		if interval := p.config.ComponentConfig.Generic.ControllerStartInterval.Duration; interval > 0 {
-			pause(ctx, wait.Jitter(interval, ControllerStartJitter))
+			sleepUnlessDone(ctx, wait.Jitter(interval, ControllerStartJitter))
 		}
 	}
 	p.warm.Start(p.ended)
@@ -252,14 +252,14 @@ func untilAnswered(ctx context.Context, ask func(context.Context) error, answers
 		}
 		answers.set(fmt.Errorf("the cloud does not answer: %s", cloud.Classify(err)))
 		klog.ErrorS(err, "The cloud does not answer")
-		if !pause(ctx, probePeriod) {
+		if !sleepUnlessDone(ctx, probePeriod) {
 			return
 		}
 	}
 }
 
-// pause waits, and reports whether ctx went on for as long.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleepUnlessDone waits, and reports whether ctx went on for as long.
+func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -87,8 +87,8 @@ func (r roster) canonical(name string) (string, bool) {
 	return name, ok
 }
 
-// known lists every name that a file may hold.
-func (r roster) known() []string {
+// knownNames lists every name that a file may hold.
+func (r roster) knownNames() []string {
 	names := controllernames.Known()
 	for _, name := range sortedKeys(r.controllers) {
 		if !slices.Contains(names, name) {
@@ -116,7 +116,7 @@ func (r roster) normalise(file migrationconfig.Config) (migrationconfig.Config, 
 				i,
 				ownComponent,
 				leader.Name,
-				strings.Join(r.known(), ", "),
+				strings.Join(r.knownNames(), ", "),
 			)
 		case twice && normal.Leaders[earlier].Component != leader.Component:
 			return normal, nil, fmt.Errorf(

@@ -71,7 +71,7 @@ func (p *process) drained(g *group) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if !p.outlives(g.workers.drained()) || !p.outlives(g.fence.AbandonedReturned()) {
+		if !p.waitForEnd(g.workers.drained()) || !p.waitForEnd(g.fence.AbandonedReturned()) {
 			return
 		}
 		if !slices.ContainsFunc(p.groups, (*group).isWorking) {
@@ -81,8 +81,8 @@ func (p *process) drained(g *group) <-chan struct{} {
 	return ended
 }
 
-// outlives waits for something to end, and reports whether it did so before the process.
-func (p *process) outlives(end <-chan struct{}) bool {
+// waitForEnd waits for something to end, and reports whether it did so before the process.
+func (p *process) waitForEnd(end <-chan struct{}) bool {
 	select {
 	case <-end:
 		return true
@@ -93,7 +93,7 @@ func (p *process) outlives(end <-chan struct{}) bool {
 
 // isWorking reports whether a worker of the group runs, or a call that one gave up.
 func (g *group) isWorking() bool {
-	if g.workers.working() {
+	if g.workers.isRunning() {
 		return true
 	}
 	select {
@@ -139,14 +139,14 @@ func (w *workers) addWorker() bool {
 	return true
 }
 
-// working reports whether any worker runs.
-func (w *workers) working() bool {
+// isRunning reports whether any worker runs.
+func (w *workers) isRunning() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.running > 0
 }
 
-func (w *workers) end() {
+func (w *workers) removeWorker() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.running--; w.running == 0 && w.asked != nil {
@@ -187,7 +187,7 @@ func Go(ctx context.Context, work func(context.Context)) {
 		return // it would begin under a lease that is released
 	}
 	go func() {
-		defer w.end()
+		defer w.removeWorker()
 		work(ctx)
 	}()
 }

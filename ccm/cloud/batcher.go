@@ -39,28 +39,28 @@ func (b *batch) left() {
 	}
 }
 
-// ask asks for items and finishes each. When the cloud refuses the call, it is made again for both halves. One node
-// that the cloud refuses must not keep the others from being known. When the cloud cannot be reached or throttles,
+// readItems asks for items and finishes each. When the cloud refuses the call, it is made again for both halves. One
+// node that the cloud refuses must not keep the others from being known. When the cloud cannot be reached or throttles,
 // halves would fare no better.
-func (b *batch) ask(ctx context.Context, items []*item) {
+func (b *batch) readItems(ctx context.Context, items []*item) {
 	nodes := make([]*corev1.Node, len(items))
 	var want Want
 	for n, i := range items {
 		nodes[n] = i.node
 		want |= i.want // which changes only as long as the item waits
 	}
-	states, err := b.call(ctx, nodes, want)
+	states, err := b.callProvider(ctx, nodes, want)
 	if err == nil {
 		for n, i := range items {
 			b.reader.finish(i, want, states[n])
 		}
 		return
 	}
-	if len(items) > 1 && b.spare >= 2 && divisible(b.reader.caller.classify(inputs{nodes}, err)) && ctx.Err() == nil {
+	if len(items) > 1 && b.spare >= 2 && isDivisible(b.reader.caller.classify(inputs{nodes}, err)) && ctx.Err() == nil {
 		b.spare -= 2
 		half := len(items) / 2
-		b.ask(ctx, items[:half])
-		b.ask(ctx, items[half:])
+		b.readItems(ctx, items[:half])
+		b.readItems(ctx, items[half:])
 		return
 	}
 	for _, i := range items {
@@ -68,8 +68,8 @@ func (b *batch) ask(ctx context.Context, items []*item) {
 	}
 }
 
-// divisible is whether an outcome may be the fault of some of the nodes.
-func divisible(outcome Outcome) bool {
+// isDivisible reports whether an outcome may be the fault of some of the nodes.
+func isDivisible(outcome Outcome) bool {
 	switch outcome {
 	case OutcomeClientError, OutcomeNotFound, OutcomePanic, OutcomeOther, OutcomeOK:
 		return true
@@ -78,8 +78,8 @@ func divisible(outcome Outcome) bool {
 	}
 }
 
-// call asks the provider in the best way that it has.
-func (b *batch) call(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
+// callProvider asks the provider in the best way that it has.
+func (b *batch) callProvider(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
 	r := b.reader
 	lister, ok := r.provider.(InstancesLister)
 	if !ok {
@@ -190,7 +190,7 @@ func (l *batcher) schedule(ctx context.Context) {
 		l.timer = nil
 	}
 	for {
-		wait, ok := l.due(time.Now())
+		wait, ok := l.batchDelay(time.Now())
 		switch {
 		case !ok: // a batch that ends will come here again
 			return
@@ -207,8 +207,8 @@ func (l *batcher) schedule(ctx context.Context) {
 	}
 }
 
-// due is how long to wait before the next batch; false for as long as it takes for one to end.
-func (l *batcher) due(now time.Time) (time.Duration, bool) {
+// batchDelay is how long to wait before the next batch; false for as long as it takes for one to end.
+func (l *batcher) batchDelay(now time.Time) (time.Duration, bool) {
 	size := l.reader.BatchSize()
 	waiting := len(l.pending) - l.forming*size
 	switch {
@@ -258,7 +258,7 @@ func (l *batcher) run(ctx context.Context) {
 	l.schedule(ctx)
 	r.mu.Unlock()
 	if len(items) > 0 {
-		b.ask(WithClass(ctx, mostImportant(items)), items)
+		b.readItems(WithClass(ctx, mostImportant(items)), items)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

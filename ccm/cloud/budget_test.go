@@ -115,11 +115,11 @@ func TestThrottledLoadBalancersDoNotStarveNodes(t *testing.T) {
 				wg.Go(func() {
 					crowd(ctx, b, ClassLoadBalancer, 200, math.MaxInt, func(ctx context.Context) error {
 						err := balancers.call(ctx)
-						sleep(ctx, c.balance)
+						sleepUnlessDone(ctx, c.balance)
 						return err
 					})
 				})
-				sleep(ctx, 30*time.Second) // the load balancers have the whole budget
+				sleepUnlessDone(ctx, 30*time.Second) // the load balancers have the whole budget
 				served := balancers.count()
 				begun := time.Now()
 				took := crowd(ctx, b, ClassNode, 10, 500, instances.call)
@@ -215,12 +215,12 @@ func TestALimitIsForgottenWhenNothingIsThrottledForLong(t *testing.T) {
 		inf := math.Inf(1)
 		call(ClassNode, OutcomeThrottled)
 		got := [][]float64{rates()}
-		sleep(t.Context(), forgetAfter+time.Second)
+		sleepUnlessDone(t.Context(), forgetAfter+time.Second)
 		got = append(got, rates())
 		call(ClassNode, OutcomeThrottled)
 		call(ClassRoute, OutcomeThrottled)
 		got = append(got, rates())
-		sleep(t.Context(), forgetAfter+time.Second)
+		sleepUnlessDone(t.Context(), forgetAfter+time.Second)
 		got = append(got, rates())
 		want := [][]float64{{floor, inf, inf}, {inf, inf, inf}, {inf, inf, floor}, {inf, inf, inf}}
 		if diff := cmp.Diff(want, got); diff != "" {

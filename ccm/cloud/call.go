@@ -72,15 +72,15 @@ func do[T any](ctx context.Context, c *caller, call call, f func(context.Context
 		}
 		call.ticket = nil
 		retriesTotal.WithLabelValues(c.provider, call.operation).Inc()
-		if !sleep(ctx, backoff/2+rand.N(backoff)) {
+		if !sleepUnlessDone(ctx, backoff/2+rand.N(backoff)) {
 			return answer, err
 		}
 		backoff = min(2*backoff, longest)
 	}
 }
 
-// sleep waits, unless the context ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleepUnlessDone waits, unless the context ends before.
+func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -201,7 +201,7 @@ func callInGoroutine[T any](
 	r, ok := wait(limited, replies)
 	if !ok {
 		c.hung.abandon(ctx, call, errorOf(replies))
-		return answer, unanswered(ctx, call)
+		return answer, noAnswerError(ctx, call)
 	}
 	if r.err != nil && limited.Err() != nil && ctx.Err() == nil && interrupted(r.err) != "" {
 		r.err = fmt.Errorf(
@@ -232,8 +232,8 @@ func wait[T any](ctx context.Context, replies <-chan T) (r T, ok bool) {
 	}
 }
 
-// unanswered is the error of a call that is given up.
-func unanswered(ctx context.Context, call call) error {
+// noAnswerError is the error of a call that is given up.
+func noAnswerError(ctx context.Context, call call) error {
 	if ctx.Err() == nil {
 		return fmt.Errorf(
 			"calling %s of the cloud provider for %s: no answer within %s: %w",
@@ -243,11 +243,11 @@ func unanswered(ctx context.Context, call call) error {
 			context.DeadlineExceeded,
 		)
 	}
-	return fmt.Errorf("calling %s of the cloud provider for %s: no answer: %w", call.operation, call.object, ended(ctx))
+	return fmt.Errorf("calling %s of the cloud provider for %s: no answer: %w", call.operation, call.object, contextError(ctx))
 }
 
-// ended is why a context ended: what errors.Is finds in it is the context's own error and its cause.
-func ended(ctx context.Context) error {
+// contextError is why a context ended: what errors.Is finds in it is the context's own error and its cause.
+func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
 		return cause
@@ -328,7 +328,7 @@ func (h *abandonedCalls) allows(c call) error {
 	for _, a := range h.calls {
 		switch {
 		case a.call.mutates && a.call.object == c.object:
-			return a.refuse(c)
+			return a.refuseCall(c)
 		case a.call.mutates:
 		case !c.mutates && a.call.object == c.object && a.call.operation == c.operation:
 			same++
@@ -337,13 +337,13 @@ func (h *abandonedCalls) allows(c call) error {
 			reads++
 		}
 		if same >= hungReadsOfOne || !c.mutates && reads >= hungReads {
-			return a.refuse(c)
+			return a.refuseCall(c)
 		}
 	}
 	return nil
 }
 
-func (a *abandoned) refuse(c call) error {
+func (a *abandoned) refuseCall(c call) error {
 	return fmt.Errorf("calling %s of the cloud provider for %s: %w: %s for %s was given up %s ago",
 		c.operation, c.object, ErrStillRunning, a.call.operation, a.call.object, time.Since(a.since).Round(time.Second))
 }

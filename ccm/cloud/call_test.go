@@ -82,7 +82,7 @@ func TestAProviderThatIgnoresItsContextCostsItsCallerOneTimeout(t *testing.T) {
 		}
 
 		// Nothing is asked or done about this load balancer until the call has returned: it may yet be made.
-		sleep(t.Context(), time.Minute)
+		sleepUnlessDone(t.Context(), time.Minute)
 		_, _, getErr := balancer.GetLoadBalancer(t.Context(), "c", service("web"))
 		removeErr := balancer.EnsureLoadBalancerDeleted(t.Context(), "c", service("web"))
 		if !errors.Is(getErr, ErrStillRunning) || !errors.Is(removeErr, ErrStillRunning) {
@@ -99,7 +99,7 @@ func TestAProviderThatIgnoresItsContextCostsItsCallerOneTimeout(t *testing.T) {
 		if err := shell.Check(nil); err != nil {
 			t.Errorf("unhealthy already: %v", err)
 		}
-		sleep(t.Context(), stuckAfter)
+		sleepUnlessDone(t.Context(), stuckAfter)
 		want = `EnsureLoadBalancer of the cloud provider for the load balancer of service "default/web" was given up 11m0s ago and has not returned`
 		if diff := cmp.Diff(want, fmt.Sprint(shell.Check(nil))); diff != "" {
 			t.Errorf("health (-want +got):\n%s", diff)
@@ -177,7 +177,7 @@ func TestACallThatEndsShortlyAfterItsContextIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		balancer, shell := shelled(balancers{ensure: func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 			<-ctx.Done()
-			sleep(t.Context(), grace/2)
+			sleepUnlessDone(t.Context(), grace/2)
 			return nil, fmt.Errorf("creating the listener: %w", ctx.Err())
 		}}, Options{LoadBalancerTimeout: time.Minute})
 		_, err := balancer.EnsureLoadBalancer(t.Context(), "c", service("web"), nil)

@@ -68,15 +68,16 @@ func inputsOf(ctx context.Context, of inputs) inputs {
 	return slices.Concat(of, more)
 }
 
-// findThrottled reports whether a text in lower case says that the cloud throttles.
-func (in inputs) findThrottled(text string) bool {
+// isThrottledText reports whether a text in lower case says that the cloud throttles.
+func (in inputs) isThrottledText(text string) bool {
 	return slices.ContainsFunc(throttledWords, func(phrase string) bool {
 		return strings.Contains(text, phrase) && !in.mayBring(phrase) && !in.mayBringPart(phrase)
 	})
 }
 
-// findAny reports whether a text in lower case has one of some phrases that the inputs cannot have brought into it.
-func (in inputs) findAny(text string, phrases []string) bool {
+// hasAnyPhrase reports whether a text in lower case has one of some phrases that the inputs cannot have brought into
+// it.
+func (in inputs) hasAnyPhrase(text string, phrases []string) bool {
 	return slices.ContainsFunc(phrases, func(phrase string) bool {
 		return strings.Contains(text, phrase) && !in.mayBring(phrase)
 	})
@@ -86,7 +87,7 @@ func (in inputs) findAny(text string, phrases []string) bool {
 // of names.
 func (in inputs) mayBring(phrase string) bool {
 	letters := strings.Join(strings.FieldsFunc(phrase, isBetweenWords), "")
-	return letters != "" && in.anyText(func(text string) bool { return hasLetters(text, letters) })
+	return letters != "" && in.hasText(func(text string) bool { return hasLetters(text, letters) })
 }
 
 // mayBringPart reports whether an input has some words of a phrase of several. The provider's own words next to it may
@@ -94,7 +95,7 @@ func (in inputs) mayBring(phrase string) bool {
 func (in inputs) mayBringPart(phrase string) bool {
 	words := strings.Fields(phrase)
 	first, last := words[0], words[len(words)-1]
-	return len(words) > 1 && in.anyText(func(text string) bool {
+	return len(words) > 1 && in.hasText(func(text string) bool {
 		if !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) }) {
 			return false
 		}
@@ -110,7 +111,7 @@ var bareStatus = regexp.MustCompile(`(?:^|[^a-z0-9._-])([45][0-9]{2})\b`)
 
 // mayBringStatus reports whether an input has a status with what makes it one, or the bare number.
 func (in inputs) mayBringStatus(found, digits string) bool {
-	return in.anyText(func(text string) bool {
+	return in.hasText(func(text string) bool {
 		if !strings.Contains(text, digits) {
 			return false
 		}
@@ -150,47 +151,47 @@ func beginsWithLetters(text, letters string) bool {
 	return found == len(letters)
 }
 
-// anyText reports whether a text or a number in the inputs, in lower case, is as asked for.
-func (in inputs) anyText(is func(text string) bool) bool {
+// hasText reports whether a text or a number in the inputs, in lower case, is as asked for.
+func (in inputs) hasText(is func(text string) bool) bool {
 	return slices.ContainsFunc(in, func(given any) bool {
-		return anyTextIn(reflect.ValueOf(given), func(text string) bool { return is(strings.ToLower(text)) })
+		return hasTextIn(reflect.ValueOf(given), func(text string) bool { return is(strings.ToLower(text)) })
 	})
 }
 
-// anyTextIn is anyText for what a value is made of.
-func anyTextIn(v reflect.Value, is func(text string) bool) bool {
+// hasTextIn is hasText for what a value is made of.
+func hasTextIn(v reflect.Value, is func(text string) bool) bool {
 	switch v.Kind() {
 	case reflect.String:
 		return is(v.String())
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return is(strconv.FormatInt(v.Int(), 10))
 	case reflect.Pointer, reflect.Interface:
-		return anyTextIn(v.Elem(), is) // of nil it is no value, which has no text
+		return hasTextIn(v.Elem(), is) // of nil it is no value, which has no text
 	case reflect.Slice:
 		for i := range v.Len() {
-			if anyTextIn(v.Index(i), is) {
+			if hasTextIn(v.Index(i), is) {
 				return true
 			}
 		}
 	case reflect.Map:
 		for entries := v.MapRange(); entries.Next(); {
-			if anyTextIn(entries.Key(), is) || anyTextIn(entries.Value(), is) {
+			if hasTextIn(entries.Key(), is) || hasTextIn(entries.Value(), is) {
 				return true
 			}
 		}
 	case reflect.Struct:
-		return anyTextInFields(v, is)
+		return hasTextInFields(v, is)
 	default:
 	}
 	return false
 }
 
-func anyTextInFields(v reflect.Value, is func(text string) bool) bool {
+func hasTextInFields(v reflect.Value, is func(text string) bool) bool {
 	if v.Type() == reflect.TypeFor[corev1.NodeStatus]() { // no provider repeats the rest, and images are many
-		return anyTextIn(v.FieldByName("Addresses"), is)
+		return hasTextIn(v.FieldByName("Addresses"), is)
 	}
 	for i := range v.NumField() {
-		if field := v.Field(i); field.CanInterface() && anyTextIn(field, is) {
+		if field := v.Field(i); field.CanInterface() && hasTextIn(field, is) {
 			return true
 		}
 	}
@@ -207,8 +208,8 @@ func balancerOf(service *corev1.Service) object {
 	return object{"the load balancer of service", service.Namespace + "/" + service.Name}
 }
 
-// change is a call that changes a load balancer.
-func (b loadBalancer) change(
+// changeCall is a call that changes a load balancer.
+func (b loadBalancer) changeCall(
 	ctx context.Context,
 	operation string,
 	service *corev1.Service,
@@ -262,7 +263,7 @@ func (b loadBalancer) EnsureLoadBalancer(
 	return do(
 		ctx,
 		b.guarded.shell.caller,
-		b.change(ctx, "EnsureLoadBalancer", service, nodes),
+		b.changeCall(ctx, "EnsureLoadBalancer", service, nodes),
 		func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 			return b.provider.EnsureLoadBalancer(ctx, cluster, service, nodes)
 		},
@@ -279,7 +280,7 @@ func (b loadBalancer) UpdateLoadBalancer(
 	_, err := do(
 		ctx,
 		b.guarded.shell.caller,
-		b.change(ctx, "UpdateLoadBalancer", service, nodes),
+		b.changeCall(ctx, "UpdateLoadBalancer", service, nodes),
 		errorOnly(func(ctx context.Context) error {
 			return b.provider.UpdateLoadBalancer(ctx, cluster, service, nodes)
 		}),
@@ -292,7 +293,7 @@ func (b loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, cluster str
 	_, err := do(
 		ctx,
 		b.guarded.shell.caller,
-		b.change(ctx, "EnsureLoadBalancerDeleted", service, nil),
+		b.changeCall(ctx, "EnsureLoadBalancerDeleted", service, nil),
 		errorOnly(func(ctx context.Context) error {
 			return b.provider.EnsureLoadBalancerDeleted(ctx, cluster, service)
 		}),

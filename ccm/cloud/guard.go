@@ -333,14 +333,14 @@ func InstancesOf(c cloudprovider.Interface) (Instances, bool) {
 	} else {
 		shell = New(c, Options{})
 	}
-	if !describes(shell.provider) {
+	if !canDescribeInstances(shell.provider) {
 		return nil, false
 	}
 	return shell.reader, true
 }
 
-// describes is whether a provider can be asked about instances at all.
-func describes(provider cloudprovider.Interface) bool {
+// canDescribeInstances reports whether a provider can be asked about instances at all.
+func canDescribeInstances(provider cloudprovider.Interface) bool {
 	if _, ok := provider.(InstancesLister); ok {
 		return true
 	}

@@ -34,8 +34,8 @@ func kind(want Want) int {
 	return 0
 }
 
-// asked notes which age a caller accepts. As long as everybody wants the truth, nothing is kept.
-func (c *cache) asked(maxAge time.Duration) { c.longest = max(c.longest, maxAge) }
+// noteMaxAge notes which age a caller accepts. As long as everybody wants the truth, nothing is kept.
+func (c *cache) noteMaxAge(maxAge time.Duration) { c.longest = max(c.longest, maxAge) }
 
 func (c *cache) get(key nodeKey, want Want, now time.Time, maxAge time.Duration) (InstanceState, bool) {
 	if maxAge <= 0 {
@@ -43,18 +43,18 @@ func (c *cache) get(key nodeKey, want Want, now time.Time, maxAge time.Duration)
 	}
 	for _, r := range c.states[key] {
 		if r.have != 0 && r.have&want == want && now.Sub(r.begun) <= maxAge {
-			return given(r.state, want), true
+			return copyForCaller(r.state, want), true
 		}
 	}
 	return InstanceState{}, false
 }
 
-// put keeps a state. Errors are not kept: the next caller tries again.
-func (c *cache) put(key nodeKey, state InstanceState, have Want, begun time.Time) {
+// putState keeps a state. Errors are not kept: the next caller tries again.
+func (c *cache) putState(key nodeKey, state InstanceState, have Want, begun time.Time) {
 	if c.longest <= 0 || state.Err != nil {
 		return
 	}
-	c.sweep(time.Now())
+	c.dropExpired(time.Now())
 	r := c.states[key]
 	if slot := &r[kind(have)]; !begun.Before(slot.begun) {
 		slot.state, slot.have, slot.begun = state, have, begun
@@ -62,8 +62,8 @@ func (c *cache) put(key nodeKey, state InstanceState, have Want, begun time.Time
 	c.states[key] = r
 }
 
-// sweep drops what no caller would accept any more, so that nodes that are gone do not stay.
-func (c *cache) sweep(now time.Time) {
+// dropExpired drops what no caller would accept any more, so that nodes that are gone do not stay.
+func (c *cache) dropExpired(now time.Time) {
 	if now.Sub(c.swept) < c.longest {
 		return
 	}

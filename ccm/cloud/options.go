@@ -187,7 +187,7 @@ func (s *Guard) Probe(ctx context.Context, node *corev1.Node) error {
 	case isProber:
 		c := s.caller.read(ctx, "Probe", object{kind: "the cloud"}, ClassOther)
 		_, err = do(ctx, s.caller, c, errorOnly(prober.Probe))
-	case node == nil || !describes(s.provider):
+	case node == nil || !canDescribeInstances(s.provider):
 		return ErrNothingToProbe
 	default:
 		err = s.reader.probe(ctx, node)

@@ -32,7 +32,7 @@ type answer struct {
 // fields. None is imported.
 func answerOf(err error) answer {
 	var a answer
-	walk(err, func(err error) bool {
+	walkErrors(err, func(err error) bool {
 		a.methods(err)
 		if a.status == 0 {
 			a.fields(err)
@@ -42,15 +42,15 @@ func answerOf(err error) answer {
 	return a
 }
 
-// walk visits an error and what it wraps, until visit has seen enough.
-func walk(err error, visit func(error) bool) bool {
+// walkErrors visits an error and what it wraps, until visit has seen enough.
+func walkErrors(err error, visit func(error) bool) bool {
 	for err != nil {
 		if !visit(err) {
 			return false
 		}
 		if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this is the walk
 			for _, one := range many.Unwrap() {
-				if !walk(one, visit) {
+				if !walkErrors(one, visit) {
 					return false
 				}
 			}
@@ -218,8 +218,8 @@ var Outcomes = []Outcome{
 	OutcomeOther,
 }
 
-// reached is whether an outcome says that the cloud took the request and dealt with it, whatever it answered.
-func (o Outcome) reached() bool {
+// hasReachedCloud reports whether the cloud took the request and dealt with it, whatever it answered.
+func (o Outcome) hasReachedCloud() bool {
 	switch o {
 	case OutcomeOK, OutcomeNotFound, OutcomeClientError:
 		return true
@@ -243,7 +243,7 @@ func (in inputs) classify(err error) (outcome Outcome) {
 			outcome = OutcomeOther
 		}
 	}()
-	for _, judge := range []func(error) Outcome{own, protocol, in.answered, connection, interrupted, in.text} {
+	for _, judge := range []func(error) Outcome{own, protocol, in.classifyAnswer, connection, interrupted, in.text} {
 		if outcome := judge(err); outcome != "" {
 			return outcome
 		}
@@ -278,15 +278,15 @@ func protocol(err error) Outcome {
 	return ""
 }
 
-// answered is what the cloud said: by its code, which tells throttling from other refusals with the same status, or by
-// the status.
-func (in inputs) answered(err error) Outcome {
+// classifyAnswer is what the cloud said: by its code, which tells throttling from other refusals with the same status,
+// or by the status.
+func (in inputs) classifyAnswer(err error) Outcome {
 	answer := answerOf(err)
 	if outcome := ofCode(answer.code); outcome != "" {
 		return outcome
 	}
 	if outcome := ofStatus(answer.status); outcome != "" {
-		if outcome == OutcomeAuth && answer.code == "" && in.findThrottled(strings.ToLower(err.Error())) {
+		if outcome == OutcomeAuth && answer.code == "" && in.isThrottledText(strings.ToLower(err.Error())) {
 			return OutcomeThrottled // Google throttles with 403, and its reason may be lost
 		}
 		return outcome
@@ -572,7 +572,7 @@ var lookup = regexp.MustCompile(`\blookup [^ :]+(?: on [^ ]+)?: `)
 
 // ofText judges a text in lower case.
 func (in inputs) ofText(text string) Outcome {
-	if in.findThrottled(text) { // before the status: a throttled request has any of four
+	if in.isThrottledText(text) { // before the status: a throttled request has any of four
 		return OutcomeThrottled
 	}
 	if found := codeInText.FindStringSubmatch(text); found != nil && !in.mayBring(found[1]) {
@@ -589,7 +589,7 @@ func (in inputs) ofText(text string) Outcome {
 		return OutcomeDNS
 	}
 	for _, s := range textPatterns {
-		if in.findAny(text, s.words) {
+		if in.hasAnyPhrase(text, s.words) {
 			return s.outcome
 		}
 	}

@@ -91,7 +91,7 @@ func (b *budget) queue(class Class) *queue {
 // acquire waits for the leave to make a call. Its error is that of the context.
 func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, contextError(ctx)
 	}
 	begun := time.Now()
 	b.mu.Lock()
@@ -106,8 +106,8 @@ func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
 	select {
 	case <-w.granted:
 	case <-ctx.Done():
-		if b.leaveQueue(w) {
-			return nil, ended(ctx)
+		if b.removeIfWaiting(w) {
+			return nil, contextError(ctx)
 		}
 	}
 	budgetWait.WithLabelValues(string(q.class)).Observe(time.Since(begun).Seconds())
@@ -115,8 +115,8 @@ func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
 	return w.ticket, nil
 }
 
-// leaveQueue takes a waiter out of its queue. It is false if its call was granted meanwhile.
-func (b *budget) leaveQueue(w *waiter) bool {
+// removeIfWaiting takes a waiter out of its queue. It is false if its call was granted meanwhile.
+func (b *budget) removeIfWaiting(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := w.ticket.queue
@@ -136,13 +136,13 @@ func (b *budget) dispatch(now time.Time) {
 	for _, q := range b.queues {
 		q.limiter.refill(now)
 	}
-	for b.all.ready() {
+	for b.all.hasToken() {
 		q := b.next()
 		if q == nil {
 			break
 		}
-		b.all.take()
-		q.limiter.take()
+		b.all.takeToken()
+		q.limiter.takeToken()
 		b.turn = q.pass
 		q.pass += 1 / q.weight
 		close(q.waiting[0].granted)
@@ -156,7 +156,7 @@ func (b *budget) dispatch(now time.Time) {
 func (b *budget) next() *queue {
 	var next *queue
 	for _, q := range b.queues {
-		if len(q.waiting) > 0 && q.limiter.ready() && (next == nil || q.pass < next.pass) {
+		if len(q.waiting) > 0 && q.limiter.hasToken() && (next == nil || q.pass < next.pass) {
 			next = q
 		}
 	}
@@ -194,7 +194,7 @@ func (b *budget) report(t *ticket, outcome Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case outcome.reached() || outcome == OutcomeAuth:
+	case outcome.hasReachedCloud() || outcome == OutcomeAuth:
 		t.queue.limiter.accepted(now)
 		b.all.accepted(now)
 	case outcome == OutcomeThrottled:
@@ -261,19 +261,19 @@ func newLimiter(class Class, ceiling float64, now time.Time) limiter {
 // burst is how many tokens the bucket holds.
 func (l *limiter) burst() float64 { return max(l.rate, 1) }
 
-func (l *limiter) limited() bool { return !math.IsInf(l.rate, 1) }
+func (l *limiter) isLimited() bool { return !math.IsInf(l.rate, 1) }
 
-func (l *limiter) ready() bool { return !l.limited() || l.tokens >= 1 }
+func (l *limiter) hasToken() bool { return !l.isLimited() || l.tokens >= 1 }
 
-func (l *limiter) take() {
-	if l.limited() {
+func (l *limiter) takeToken() {
+	if l.isLimited() {
 		l.tokens--
 	}
 }
 
 // wait is how long it takes until a call is allowed.
 func (l *limiter) wait() time.Duration {
-	if l.ready() {
+	if l.hasToken() {
 		return 0
 	}
 	return time.Duration(math.Ceil((1 - l.tokens) / l.rate * float64(time.Second)))
@@ -284,7 +284,7 @@ func (l *limiter) refill(now time.Time) {
 	if l.rate < l.ceiling && now.Sub(l.last) > forgetAfter {
 		l.lift(now)
 	}
-	if l.limited() {
+	if l.isLimited() {
 		l.tokens = min(l.burst(), l.tokens+l.rate*max(now.Sub(l.at), 0).Seconds())
 	}
 	l.at = now
@@ -330,7 +330,7 @@ func (l *limiter) cut(begun, now time.Time) {
 	l.refill(now)
 	took := cutTo * l.done.perSecond(now)
 	rate := took
-	if l.limited() {
+	if l.isLimited() {
 		l.sustain = l.rate
 		rate = min(max(took, l.rate/2), cutTo*l.rate) // few calls may have been accepted because few were made
 	}

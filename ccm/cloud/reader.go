@@ -74,7 +74,7 @@ func (r *reader) Read(ctx context.Context, nodes []*corev1.Node, want Want, maxA
 	sources := map[string]int{}
 	r.mu.Lock()
 	now := time.Now()
-	r.cache.asked(maxAge)
+	r.cache.noteMaxAge(maxAge)
 	used := map[*batcher]bool{}
 	for i, node := range nodes {
 		state, ok := r.cache.get(keyOf(node), want, now, maxAge)
@@ -138,15 +138,15 @@ func (r *reader) item(
 func (r *reader) wait(ctx context.Context, item *item, want Want) InstanceState {
 	select {
 	case <-item.done:
-		return given(item.state, want)
+		return copyForCaller(item.state, want)
 	default: // a state that is there is given also to a caller whose time is over
 	}
 	select {
 	case <-item.done:
-		return given(item.state, want)
+		return copyForCaller(item.state, want)
 	case <-ctx.Done():
 		r.dropWaiter(item)
-		return InstanceState{Err: ended(ctx)}
+		return InstanceState{Err: contextError(ctx)}
 	}
 }
 
@@ -169,7 +169,7 @@ func (r *reader) finish(i *item, want Want, state InstanceState) {
 	if len(r.running[i.key]) == 0 {
 		delete(r.running, i.key)
 	}
-	r.cache.put(i.key, state, want, i.begun)
+	r.cache.putState(i.key, state, want, i.begun)
 	r.mu.Unlock()
 	i.state = state
 	close(i.done)
@@ -190,9 +190,9 @@ func tidy(state InstanceState, want Want) InstanceState {
 	return state
 }
 
-// given is a state as one caller gets it: with nothing that it did not want, and nothing that it could change for
-// others.
-func given(state InstanceState, want Want) InstanceState {
+// copyForCaller is a state as one caller gets it: with nothing that it did not want, and nothing that it could change
+// for others.
+func copyForCaller(state InstanceState, want Want) InstanceState {
 	if state.Metadata == nil || want&WantMetadata == 0 {
 		state.Metadata = nil
 		return state

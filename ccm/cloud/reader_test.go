@@ -28,7 +28,7 @@ func readerOf(t *testing.T, p cloudprovider.Interface) Instances {
 // taking makes a list that takes some time.
 func taking(d time.Duration) func(context.Context, []*corev1.Node, Want) ([]InstanceState, error) {
 	return func(ctx context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
-		if !sleep(ctx, d) {
+		if !sleepUnlessDone(ctx, d) {
 			return nil, ctx.Err()
 		}
 		return running(nodes), nil
@@ -45,7 +45,7 @@ func TestManyCallersShareFewCalls(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, one := range nodes(5000) { // they join at 500 a second
 			wg.Go(func() {
-				sleep(t.Context(), time.Duration(i)*2*time.Millisecond)
+				sleepUnlessDone(t.Context(), time.Duration(i)*2*time.Millisecond)
 				got := reader.Read(t.Context(), []*corev1.Node{one}, WantMetadata, 0)
 				if diff := cmp.Diff(running([]*corev1.Node{one}), got); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", one.Name, diff)
@@ -122,9 +122,9 @@ func TestAStateIsGivenAgainWhileItIsYoungEnough(t *testing.T) {
 		read(unnamed, WantExists, time.Minute)     // 4: before it had a provider ID
 		read(node("b"), WantExists, time.Minute)   // 5: another node
 		read(node("b"), WantMetadata, time.Minute) // 6: more than is known
-		sleep(t.Context(), 30*time.Second)
+		sleepUnlessDone(t.Context(), 30*time.Second)
 		read(node("a"), WantExists, 20*time.Second) // 7: too old for this caller
-		sleep(t.Context(), 31*time.Second)
+		sleepUnlessDone(t.Context(), 31*time.Second)
 		read(node("b"), WantMetadata, time.Minute) // 8: too old for all
 		if diff := cmp.Diff([]int{1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8}, got); diff != "" {
 			t.Errorf("calls after each step (-want +got):\n%s", diff)
@@ -144,7 +144,7 @@ func TestWhatNobodyWouldAcceptIsForgotten(t *testing.T) {
 		got := []int{size()} // nobody ever took an old state
 		reader.Read(t.Context(), nodes(500), WantExists, time.Minute)
 		got = append(got, size())
-		sleep(t.Context(), time.Minute+time.Second)
+		sleepUnlessDone(t.Context(), time.Minute+time.Second)
 		reader.Read(t.Context(), nodes(1), WantExists, time.Minute)
 		got = append(got, size())
 		if diff := cmp.Diff([]int{0, 500, 1}, got); diff != "" {
@@ -160,7 +160,7 @@ func TestACallUnderWayServesThoseWhoAcceptItsAge(t *testing.T) {
 		var wg sync.WaitGroup
 		read := func(after, maxAge time.Duration) {
 			wg.Go(func() {
-				sleep(t.Context(), after)
+				sleepUnlessDone(t.Context(), after)
 				reader.Read(t.Context(), []*corev1.Node{node("a"), node("a")}, WantExists, maxAge)
 			})
 		}
@@ -310,7 +310,7 @@ func TestAReadEndsWithItsContextAndTheOthersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cancelled := 0
 		p := &withLister{provider: &provider{}, max: 10, list: func(ctx context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
-			if !sleep(ctx, 10*time.Second) {
+			if !sleepUnlessDone(ctx, 10*time.Second) {
 				cancelled++
 				return nil, ctx.Err()
 			}
@@ -364,7 +364,7 @@ func TestOneListThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 				t.Errorf("after %s: %+v", took, got)
 			}
 		})
-		sleep(t.Context(), time.Second)
+		sleepUnlessDone(t.Context(), time.Second)
 		got := reader.Read(t.Context(), []*corev1.Node{node("good")}, WantExists, 0)
 		if took := time.Since(begun); got[0].Err != nil || took > 3*time.Second {
 			t.Errorf("after %s: %+v", took, got)
@@ -400,14 +400,14 @@ func TestAJoinIsDoneInTimeInAThrottledCloud(t *testing.T) {
 							}
 						})
 					}
-					sleep(ctx, 30*time.Second)
+					sleepUnlessDone(ctx, 30*time.Second)
 				}
 				begun := time.Now()
 				var mu sync.Mutex
 				var took []time.Duration
 				for i, one := range nodes(5000) {
 					wg.Go(func() {
-						sleep(ctx, time.Duration(i)*2*time.Millisecond)
+						sleepUnlessDone(ctx, time.Duration(i)*2*time.Millisecond)
 						begun := time.Now()
 						if got := shell.reader.Read(ctx, []*corev1.Node{one}, WantMetadata, 0); got[0].Err != nil {
 							t.Errorf("%s: %v", one.Name, got[0].Err)

@@ -17,7 +17,7 @@ var errNoInstances = errors.New("the cloud provider implements neither Instances
 // answers.
 func (r *reader) single(ctx context.Context, node *corev1.Node, want Want, retries bool) InstanceState {
 	if provider, ok := r.provider.InstancesV2(); ok && provider != nil {
-		return describe(ctx, v2{instancesV2{r.caller, provider, retries}, node}, want)
+		return describeInstance(ctx, v2{instancesV2{r.caller, provider, retries}, node}, want)
 	}
 	provider, ok := r.provider.Instances()
 	if !ok || provider == nil {
@@ -31,7 +31,7 @@ func (r *reader) single(ctx context.Context, node *corev1.Node, want Want, retri
 	if zones, ok := r.provider.Zones(); ok && zones != nil {
 		asked.zones = &zonesOf{r.caller, zones, retries}
 	}
-	state := describe(ctx, asked, want)
+	state := describeInstance(ctx, asked, want)
 	state.IDAsked, state.IDNotFound = asked.asked, asked.missing
 	return state
 }
@@ -68,10 +68,10 @@ type described interface {
 	addresses(context.Context) (*cloudprovider.InstanceMetadata, error)
 }
 
-// describe asks for what is wanted and stops at the first error, or when the instance does not exist. An answer that
-// the instance is missing counts only if no earlier question found it. Otherwise the answers contradict each other, and
-// a controller that deletes Nodes must not choose.
-func describe(ctx context.Context, d described, want Want) InstanceState {
+// describeInstance asks for what is wanted and stops at the first error, or when the instance does not exist. An answer
+// that the instance is missing counts only if no earlier question found it. Otherwise the answers contradict each
+// other, and a controller that deletes Nodes must not choose.
+func describeInstance(ctx context.Context, d described, want Want) InstanceState {
 	state := InstanceState{Exists: true}
 	known := false
 	if want&WantExists != 0 {

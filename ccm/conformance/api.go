@@ -190,7 +190,7 @@ func (a *apiServer) store(verb string, action clienttesting.Action, o, old runti
 	if !strings.Contains(action.GetResource().Resource, "configmaps") { // what a controller notes for itself
 		a.writes = append(a.writes, verb+" "+action.GetResource().Resource+" "+access(o).GetName())
 	}
-	return a.put(action.GetResource(), o, old == nil)
+	return a.putObject(action.GetResource(), o, old == nil)
 }
 
 // keepWhatIsApart leaves a status to those who write the status, and the rest to the others.
@@ -216,9 +216,9 @@ func keepWhatIsApart(status bool, o, old runtime.Object) {
 	}
 }
 
-// put stores an object under the next resource version, or ends one that waited for its last finalizer. The lock is
-// held.
-func (a *apiServer) put(resource schema.GroupVersionResource, o runtime.Object, fresh bool) error {
+// putObject stores an object under the next resource version, or ends one that waited for its last finalizer. The lock
+// is held.
+func (a *apiServer) putObject(resource schema.GroupVersionResource, o runtime.Object, fresh bool) error {
 	object := access(o)
 	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
 		return a.tracker.Delete(resource, object.GetNamespace(), object.GetName())
@@ -257,11 +257,12 @@ func (a *apiServer) delete(asked clienttesting.DeleteActionImpl) (bool, runtime.
 func (a *apiServer) add(o runtime.Object) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.put(resourceOf(o), o.DeepCopyObject(), true)
+	return a.putObject(resourceOf(o), o.DeepCopyObject(), true)
 }
 
-// change changes an object, past clients.
-func (a *apiServer) change(resource schema.GroupVersionResource, ns, name string, change func(runtime.Object)) error {
+// changeObject changes an object, past clients.
+func (a *apiServer) changeObject(resource schema.GroupVersionResource, ns, name string,
+	change func(runtime.Object)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	old, err := a.tracker.Get(resource, ns, name)
@@ -270,7 +271,7 @@ func (a *apiServer) change(resource schema.GroupVersionResource, ns, name string
 	}
 	o := old.DeepCopyObject()
 	change(o)
-	return a.put(resource, o, false)
+	return a.putObject(resource, o, false)
 }
 
 // remove deletes an object as a user does: what has a finalizer waits for it.
@@ -282,7 +283,7 @@ func (a *apiServer) remove(resource schema.GroupVersionResource, ns, name string
 	if len(access(o).GetFinalizers()) == 0 {
 		return a.tracker.Delete(resource, ns, name)
 	}
-	return a.change(resource, ns, name, func(o runtime.Object) {
+	return a.changeObject(resource, ns, name, func(o runtime.Object) {
 		now := metav1.NewTime(time.Now())
 		access(o).SetDeletionTimestamp(&now)
 	})

@@ -95,7 +95,7 @@ func Run(t *testing.T, scenarios []Scenario, newProvider func() cloudprovider.In
 			case s.Meant != "" && len(r.Differences) == 0:
 				t.Errorf("both do the same, but this is to be different: %s", s.Meant)
 			case s.Meant != "":
-				for _, other := range slices.DeleteFunc(slices.Clone(r.Differences), s.means) {
+				for _, other := range slices.DeleteFunc(slices.Clone(r.Differences), s.expectsDifference) {
 					t.Errorf("ours does otherwise than upstream, and not only where it is meant to:\n%s", other)
 				}
 			}
@@ -104,8 +104,8 @@ func Run(t *testing.T, scenarios []Scenario, newProvider func() cloudprovider.In
 	return results
 }
 
-// means reports whether a difference is where it is meant to be.
-func (s Scenario) means(difference string) bool {
+// expectsDifference reports whether a difference is where it is meant to be.
+func (s Scenario) expectsDifference(difference string) bool {
 	return slices.ContainsFunc(s.Where, func(first string) bool { return strings.HasPrefix(difference, first) })
 }
 

@@ -29,14 +29,14 @@ type recorder struct {
 	failures failures
 }
 
-func (r *recorder) note(c call) error {
+func (r *recorder) recordCall(c call) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, c)
 	return r.failures.next(c.name)
 }
 
-func (r *recorder) fail(name string, times int, err error) {
+func (r *recorder) setFailure(name string, times int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures.set(name, times, err)
@@ -107,7 +107,7 @@ type recordedBalancers struct {
 func (b recordedBalancers) GetLoadBalancer(
 	ctx context.Context, cluster string, s *corev1.Service,
 ) (*corev1.LoadBalancerStatus, bool, error) {
-	if err := b.r.note(call{name: "GetLoadBalancer", object: s.Name, arguments: cluster}); err != nil {
+	if err := b.r.recordCall(call{name: "GetLoadBalancer", object: s.Name, arguments: cluster}); err != nil {
 		return nil, false, err
 	}
 	return b.LoadBalancer.GetLoadBalancer(ctx, cluster, s)
@@ -117,7 +117,7 @@ func (b recordedBalancers) EnsureLoadBalancer(
 	ctx context.Context, cluster string, s *corev1.Service, nodes []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
 	c := call{"EnsureLoadBalancer", s.Name, strings.Join([]string{cluster, asked(s), hosts(nodes)}, " "), true}
-	if err := b.r.note(c); err != nil {
+	if err := b.r.recordCall(c); err != nil {
 		return nil, err
 	}
 	return b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, s, nodes)
@@ -126,14 +126,14 @@ func (b recordedBalancers) EnsureLoadBalancer(
 func (b recordedBalancers) UpdateLoadBalancer(
 	ctx context.Context, cluster string, s *corev1.Service, nodes []*corev1.Node,
 ) error {
-	if err := b.r.note(call{"UpdateLoadBalancer", s.Name, cluster + " " + hosts(nodes), true}); err != nil {
+	if err := b.r.recordCall(call{"UpdateLoadBalancer", s.Name, cluster + " " + hosts(nodes), true}); err != nil {
 		return err
 	}
 	return b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, s, nodes)
 }
 
 func (b recordedBalancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, s *corev1.Service) error {
-	if err := b.r.note(call{"EnsureLoadBalancerDeleted", s.Name, cluster, true}); err != nil {
+	if err := b.r.recordCall(call{"EnsureLoadBalancerDeleted", s.Name, cluster, true}); err != nil {
 		return err
 	}
 	return b.LoadBalancer.EnsureLoadBalancerDeleted(ctx, cluster, s)
@@ -145,14 +145,14 @@ type recordedInstancesV2 struct {
 }
 
 func (i recordedInstancesV2) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	if err := i.r.note(call{name: "InstanceExists", object: node.Name}); err != nil {
+	if err := i.r.recordCall(call{name: "InstanceExists", object: node.Name}); err != nil {
 		return false, err
 	}
 	return i.InstancesV2.InstanceExists(ctx, node)
 }
 
 func (i recordedInstancesV2) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	if err := i.r.note(call{name: "InstanceShutdown", object: node.Name}); err != nil {
+	if err := i.r.recordCall(call{name: "InstanceShutdown", object: node.Name}); err != nil {
 		return false, err
 	}
 	return i.InstancesV2.InstanceShutdown(ctx, node)
@@ -161,7 +161,7 @@ func (i recordedInstancesV2) InstanceShutdown(ctx context.Context, node *corev1.
 func (i recordedInstancesV2) InstanceMetadata(
 	ctx context.Context, node *corev1.Node,
 ) (*cloudprovider.InstanceMetadata, error) {
-	if err := i.r.note(call{name: "InstanceMetadata", object: node.Name}); err != nil {
+	if err := i.r.recordCall(call{name: "InstanceMetadata", object: node.Name}); err != nil {
 		return nil, err
 	}
 	return i.InstancesV2.InstanceMetadata(ctx, node)
@@ -173,49 +173,49 @@ type recordedInstances struct {
 }
 
 func (i recordedInstances) NodeAddresses(ctx context.Context, name types.NodeName) ([]corev1.NodeAddress, error) {
-	if err := i.r.note(call{name: "NodeAddresses", object: string(name)}); err != nil {
+	if err := i.r.recordCall(call{name: "NodeAddresses", object: string(name)}); err != nil {
 		return nil, err
 	}
 	return i.Instances.NodeAddresses(ctx, name)
 }
 
 func (i recordedInstances) NodeAddressesByProviderID(ctx context.Context, id string) ([]corev1.NodeAddress, error) {
-	if err := i.r.note(call{name: "NodeAddressesByProviderID", object: id}); err != nil {
+	if err := i.r.recordCall(call{name: "NodeAddressesByProviderID", object: id}); err != nil {
 		return nil, err
 	}
 	return i.Instances.NodeAddressesByProviderID(ctx, id)
 }
 
 func (i recordedInstances) InstanceID(ctx context.Context, name types.NodeName) (string, error) {
-	if err := i.r.note(call{name: "InstanceID", object: string(name)}); err != nil {
+	if err := i.r.recordCall(call{name: "InstanceID", object: string(name)}); err != nil {
 		return "", err
 	}
 	return i.Instances.InstanceID(ctx, name)
 }
 
 func (i recordedInstances) InstanceType(ctx context.Context, name types.NodeName) (string, error) {
-	if err := i.r.note(call{name: "InstanceType", object: string(name)}); err != nil {
+	if err := i.r.recordCall(call{name: "InstanceType", object: string(name)}); err != nil {
 		return "", err
 	}
 	return i.Instances.InstanceType(ctx, name)
 }
 
 func (i recordedInstances) InstanceTypeByProviderID(ctx context.Context, id string) (string, error) {
-	if err := i.r.note(call{name: "InstanceTypeByProviderID", object: id}); err != nil {
+	if err := i.r.recordCall(call{name: "InstanceTypeByProviderID", object: id}); err != nil {
 		return "", err
 	}
 	return i.Instances.InstanceTypeByProviderID(ctx, id)
 }
 
 func (i recordedInstances) InstanceExistsByProviderID(ctx context.Context, id string) (bool, error) {
-	if err := i.r.note(call{name: "InstanceExistsByProviderID", object: id}); err != nil {
+	if err := i.r.recordCall(call{name: "InstanceExistsByProviderID", object: id}); err != nil {
 		return false, err
 	}
 	return i.Instances.InstanceExistsByProviderID(ctx, id)
 }
 
 func (i recordedInstances) InstanceShutdownByProviderID(ctx context.Context, id string) (bool, error) {
-	if err := i.r.note(call{name: "InstanceShutdownByProviderID", object: id}); err != nil {
+	if err := i.r.recordCall(call{name: "InstanceShutdownByProviderID", object: id}); err != nil {
 		return false, err
 	}
 	return i.Instances.InstanceShutdownByProviderID(ctx, id)
@@ -227,14 +227,14 @@ type recordedZones struct {
 }
 
 func (z recordedZones) GetZoneByProviderID(ctx context.Context, id string) (cloudprovider.Zone, error) {
-	if err := z.r.note(call{name: "GetZoneByProviderID", object: id}); err != nil {
+	if err := z.r.recordCall(call{name: "GetZoneByProviderID", object: id}); err != nil {
 		return cloudprovider.Zone{}, err
 	}
 	return z.Zones.GetZoneByProviderID(ctx, id)
 }
 
 func (z recordedZones) GetZoneByNodeName(ctx context.Context, name types.NodeName) (cloudprovider.Zone, error) {
-	if err := z.r.note(call{name: "GetZoneByNodeName", object: string(name)}); err != nil {
+	if err := z.r.recordCall(call{name: "GetZoneByNodeName", object: string(name)}); err != nil {
 		return cloudprovider.Zone{}, err
 	}
 	return z.Zones.GetZoneByNodeName(ctx, name)
@@ -251,14 +251,14 @@ func described(route *cloudprovider.Route) string {
 }
 
 func (o recordedRoutes) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
-	if err := o.r.note(call{name: "ListRoutes", arguments: cluster}); err != nil {
+	if err := o.r.recordCall(call{name: "ListRoutes", arguments: cluster}); err != nil {
 		return nil, err
 	}
 	return o.Routes.ListRoutes(ctx, cluster)
 }
 
 func (o recordedRoutes) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
-	if err := o.r.note(
+	if err := o.r.recordCall(
 		call{"CreateRoute", route.DestinationCIDR, cluster + " hint=" + hint + " " + described(route), true},
 	); err != nil {
 		return err
@@ -267,7 +267,7 @@ func (o recordedRoutes) CreateRoute(ctx context.Context, cluster, hint string, r
 }
 
 func (o recordedRoutes) DeleteRoute(ctx context.Context, cluster string, route *cloudprovider.Route) error {
-	if err := o.r.note(
+	if err := o.r.recordCall(
 		call{"DeleteRoute", route.DestinationCIDR, cluster + " " + route.Name + " " + described(route), true},
 	); err != nil {
 		return err

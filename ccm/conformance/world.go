@@ -125,7 +125,7 @@ func (w *World) start(l library, s Scenario) {
 		},
 	)
 	if err != nil {
-		w.api.note("Warning " + refused + " " + s.Controller)
+		w.api.noteWord("Warning " + refused + " " + s.Controller)
 	}
 	watching, stopWatching := context.WithCancel(w.t.Context())
 	factory.StartWithContext(watching)
@@ -168,7 +168,7 @@ func (w *World) Put(objects ...runtime.Object) {
 // ChangeNode changes a Node as its kubelet or a user does.
 func (w *World) ChangeNode(name string, change func(*corev1.Node)) {
 	w.t.Helper()
-	if err := w.api.change(nodesResource, "", name, func(o runtime.Object) { change(o.(*corev1.Node)) }); err != nil {
+	if err := w.api.changeObject(nodesResource, "", name, func(o runtime.Object) { change(o.(*corev1.Node)) }); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -176,7 +176,7 @@ func (w *World) ChangeNode(name string, change func(*corev1.Node)) {
 // ChangeService changes a Service as a user does.
 func (w *World) ChangeService(name string, change func(*corev1.Service)) {
 	w.t.Helper()
-	if err := w.api.change(
+	if err := w.api.changeObject(
 		servicesResource, namespace, name, func(o runtime.Object) { change(o.(*corev1.Service)) },
 	); err != nil {
 		w.t.Fatal(err)
@@ -200,7 +200,7 @@ func (w *World) DeleteService(name string) {
 }
 
 // FailCloud has so many of the next calls of this name fail, such as "EnsureLoadBalancer". 0 is all of them.
-func (w *World) FailCloud(name string, times int, err error) { w.provider.fail(name, times, err) }
+func (w *World) FailCloud(name string, times int, err error) { w.provider.setFailure(name, times, err) }
 
 // FailAPI has so many of the next requests fail, such as "patch services". 0 is all of them.
 func (w *World) FailAPI(request string, times int, err error) {
@@ -209,8 +209,8 @@ func (w *World) FailAPI(request string, times int, err error) {
 	w.api.failures.set(request, times, err)
 }
 
-// note keeps a word that is no event, in its place among them.
-func (a *apiServer) note(word string) {
+// noteWord keeps a word that is no event, in its place among them.
+func (a *apiServer) noteWord(word string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.events = append(a.events, word)

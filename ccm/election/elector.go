@@ -212,7 +212,7 @@ func (e *Elector) lose(c *candidate, reason string) {
 	lost, stop := e.lost, e.stop
 	e.mu.Unlock()
 	for _, other := range e.candidates {
-		other.ended(lost)
+		other.stopLeading(lost)
 	}
 	stop(lost)
 }
@@ -237,7 +237,7 @@ func (e *Elector) Fence(lease string) *Fence {
 // Leading reports whether this process holds the lease. It is information, and no leave to write: that is the fence's.
 func (e *Elector) Leading(lease string) bool {
 	c := e.candidate(lease)
-	return c != nil && c.leading()
+	return c != nil && c.isLeading()
 }
 
 // Check is the health of a lease. It fails when this process holds the lease and has not renewed it for too long, when

@@ -77,7 +77,7 @@ func noteEnd(c *candidate, of testimony.Claim) {
 
 func (c *candidate) now() time.Duration { return c.e.config.Clock.Now() }
 
-func (c *candidate) leading() bool {
+func (c *candidate) isLeading() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.held
@@ -112,22 +112,22 @@ func (c *candidate) wait(own context.Context, d time.Duration, until <-chan stru
 
 // step does what is due now, and returns after which time something is due again.
 func (c *candidate) step(ctx, own context.Context) time.Duration {
-	if c.leading() {
-		return c.keep(own)
+	if c.isLeading() {
+		return c.renewIfDue(own)
 	}
 	switch {
-	case c.free():
-		if c.acquire(own) && ctx.Err() == nil {
+	case c.canAcquire():
+		if c.tryAcquire(own) && ctx.Err() == nil {
 			c.started(ctx)
 		}
-	case c.due():
+	case c.needsRead():
 		c.read(own)
 	}
 	return c.left()
 }
 
-// keep renews a held lease when that is due.
-func (c *candidate) keep(own context.Context) time.Duration {
+// renewIfDue renews a held lease when that is due.
+func (c *candidate) renewIfDue(own context.Context) time.Duration {
 	deadline, next := c.deadline(), c.nextRequest()
 	if c.now() >= deadline {
 		c.e.lose(c, tooLate)
@@ -158,9 +158,9 @@ func (c *candidate) later(d time.Duration) {
 	c.next = c.now() + d
 }
 
-// free reports whether the lease can be taken now.
-func (c *candidate) free() bool {
-	if !c.Contend || c.after != nil && !c.after.leading() {
+// canAcquire reports whether the lease can be taken now.
+func (c *candidate) canAcquire() bool {
+	if !c.Contend || c.after != nil && !c.after.isLeading() {
 		return false
 	}
 	c.mu.Lock()
@@ -168,9 +168,9 @@ func (c *candidate) free() bool {
 	return c.record.known && c.now() >= max(c.record.expires(), c.next)
 }
 
-// due reports whether the lease has to be read. Without a watch, that is always; with one, when it has been silent for
-// longer than any holder is. Watches break without a word.
-func (c *candidate) due() bool {
+// needsRead reports whether the lease has to be read. Without a watch, that is always; with one, when it has been
+// silent for longer than any holder is. Watches break without a word.
+func (c *candidate) needsRead() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now() >= max(c.record.readAt(c.e.config.RetryPeriod), c.next)
@@ -179,7 +179,7 @@ func (c *candidate) due() bool {
 // left is how long a standby has to wait: until it has to read the lease, or can take it. Contenders do not all come at
 // the same moment.
 func (c *candidate) left() time.Duration {
-	follows := c.after == nil || c.after.leading()
+	follows := c.after == nil || c.after.isLeading()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := max(c.record.readAt(c.e.config.RetryPeriod), c.next)
@@ -188,7 +188,7 @@ func (c *candidate) left() time.Duration {
 		return at - c.now()
 	}
 	take := max(c.record.expires(), c.next)
-	if c.record.isHeld() && !c.record.holderEnded() { // what is given up is taken at once
+	if c.record.isHeld() && !c.record.hasHolderEnded() { // what is given up is taken at once
 		take += jitter(c.e.config.RetryPeriod / 2)
 	}
 	return min(at, take) - c.now()
@@ -226,9 +226,9 @@ func (c *candidate) started(ctx context.Context) {
 	}
 }
 
-// ended is what follows when a lease is no longer held: it was lost for a cause, or it is about to be released. It ends
-// the workers' context.
-func (c *candidate) ended(cause error) {
+// stopLeading is what follows when a lease is no longer held: it was lost for a cause, or it is about to be released.
+// It ends the workers' context.
+func (c *candidate) stopLeading(cause error) {
 	c.mu.Lock()
 	held, end := c.held, c.end
 	c.held, c.over = false, true

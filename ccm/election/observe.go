@@ -24,7 +24,7 @@ const (
 // holder.
 func (c *candidate) observe(o observation) {
 	c.mu.Lock()
-	lost := c.take(o)
+	lost := c.observeLocked(o)
 	c.mu.Unlock()
 	if lost != "" {
 		c.e.lose(c, lost)
@@ -32,9 +32,9 @@ func (c *candidate) observe(o observation) {
 	c.wake()
 }
 
-// take is observe for a caller that has the lock. It returns why a held lease is lost.
-func (c *candidate) take(o observation) (lost string) {
-	news, unsure := c.record.take(o, c.now())
+// observeLocked is observe for a caller that has the lock. It returns why a held lease is lost.
+func (c *candidate) observeLocked(o observation) (lost string) {
+	news, unsure := c.record.applyObservation(o, c.now())
 	if unsure {
 		c.next = min(c.next, c.now()) // a request will tell
 	}
@@ -59,7 +59,7 @@ func (c *candidate) watch(own context.Context) {
 	broken := c.e.config.RetryPeriod
 	for own.Err() == nil {
 		began := time.Now()
-		err := c.follow(own)
+		err := c.followWatch(own)
 		pause := jitter(c.e.config.RetryPeriod) // a watch ends every few minutes
 		switch {
 		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
@@ -77,8 +77,8 @@ func (c *candidate) watch(own context.Context) {
 	}
 }
 
-// follow takes in the events of one watch until it ends.
-func (c *candidate) follow(own context.Context) error {
+// followWatch takes in the events of one watch until it ends.
+func (c *candidate) followWatch(own context.Context) error {
 	w, err := c.leases().Watch(own, metav1.ListOptions{
 		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, c.Name).String(),
 		TimeoutSeconds: ptr.To(int64(watchFor.Seconds() * (1 + rand.Float64()))),

@@ -56,8 +56,8 @@ type leaseRecord struct {
 	sent    []metav1.MicroTime // the renewTimes that were sent since, with an outcome that is unknown
 }
 
-// take takes in an observation. It reports whether that was news, and whether a request is needed to know.
-func (r *leaseRecord) take(o observation, now time.Duration) (news, unsure bool) {
+// applyObservation takes in an observation. It reports whether that was news, and whether a request is needed to know.
+func (r *leaseRecord) applyObservation(o observation, now time.Duration) (news, unsure bool) {
 	r.heard = now
 	if o.asked {
 		r.stale = false
@@ -88,7 +88,7 @@ func (r *leaseRecord) isNews(o observation) (news, unsure bool) {
 		return true, false
 	}
 	newer, comparable := compare(o.version, r.version)
-	return comparable && newer, !comparable && !o.asked && (o.lease == nil || !r.wroteIt(o.lease))
+	return comparable && newer, !comparable && !o.asked && (o.lease == nil || !r.isOwnWrite(o.lease))
 }
 
 // compare reports whether a resource version is newer than another one. They are numbers in every API server; where
@@ -111,7 +111,7 @@ func (r *leaseRecord) lostBy(lease *coordinationv1.Lease) string {
 		return "another client released it"
 	case holder(lease) != r.identity:
 		return "it is held by " + holder(lease)
-	case !r.wroteIt(lease):
+	case !r.isOwnWrite(lease):
 		return fmt.Sprintf("another process renews it as %s", r.identity)
 	}
 	return ""
@@ -121,10 +121,10 @@ func (r *leaseRecord) lostBy(lease *coordinationv1.Lease) string {
 func (r *leaseRecord) isHeld() bool { return r.seen != nil && holder(r.seen) != "" }
 
 // isOurs reports whether the newest version is one that this process wrote.
-func (r *leaseRecord) isOurs() bool { return r.seen != nil && r.wroteIt(r.seen) }
+func (r *leaseRecord) isOurs() bool { return r.seen != nil && r.isOwnWrite(r.seen) }
 
-// wroteIt reports whether a version is what this process wrote, or may have written where the answer was lost.
-func (r *leaseRecord) wroteIt(lease *coordinationv1.Lease) bool {
+// isOwnWrite reports whether a version is what this process wrote, or may have written where the answer was lost.
+func (r *leaseRecord) isOwnWrite(lease *coordinationv1.Lease) bool {
 	if holder(lease) != r.identity || lease.Spec.RenewTime == nil {
 		return false
 	}
@@ -144,19 +144,19 @@ func (r *leaseRecord) otherHolder() testimony.Claim {
 // expires is when the lease can be taken. That is its own duration after its spec was first seen to be as it is, as
 // contenders with client-go count. It is sooner where the holder has ended.
 func (r *leaseRecord) expires() time.Duration {
-	if !r.isHeld() || r.wroteIt(r.seen) {
+	if !r.isHeld() || r.isOwnWrite(r.seen) {
 		return r.seenAt
 	}
 	expires := r.seenAt + time.Duration(ptr.Deref(r.seen.Spec.LeaseDurationSeconds, 0))*time.Second
-	if r.holderEnded() {
+	if r.hasHolderEnded() {
 		return min(expires, r.endedAt+r.settle)
 	}
 	return expires
 }
 
-// holderEnded reports whether the lease is held by a process that has ended. One that is renewed after the testimony is
-// held by a process that lives: the runtime was wrong. Then the lease has to expire.
-func (r *leaseRecord) holderEnded() bool {
+// hasHolderEnded reports whether the lease is held by a process that has ended. One that is renewed after the testimony
+// is held by a process that lives: the runtime was wrong. Then the lease has to expire.
+func (r *leaseRecord) hasHolderEnded() bool {
 	return r.isHeld() && r.ended == holder(r.seen) && r.seenAt <= r.endedAt
 }
 

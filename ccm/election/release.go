@@ -14,23 +14,23 @@ import (
 // finish ends the contest for a lease: it waits for the workers while it goes on renewing, closes the fence, and
 // releases the lease. Leases that follow this one are released before it, so that a successor never has this one alone.
 func (c *candidate) finish(own context.Context) error {
-	if !c.leading() {
+	if !c.isLeading() {
 		return c.releaseUnsure(own)
 	}
 	drained := c.drained()
-	inTime := c.hold(own, drained, c.e.config.DrainTimeout)
+	inTime := c.renewUntil(own, drained, c.e.config.DrainTimeout)
 	if !inTime && own.Err() == nil {
 		c.fence.Revoke(fmt.Sprintf("the workers were given %s to end", c.e.config.DrainTimeout)) // which ends their calls
-		inTime = c.hold(own, drained, c.e.config.RetryPeriod)
+		inTime = c.renewUntil(own, drained, c.e.config.RetryPeriod)
 	}
 	for _, d := range c.dependents {
-		c.hold(own, d.finished, c.e.config.DrainTimeout+c.e.config.RenewDeadline) // more than its own bounds add up to
+		c.renewUntil(own, d.finished, c.e.config.DrainTimeout+c.e.config.RenewDeadline) // more than its own bounds add up to
 	}
 	if own.Err() != nil {
 		return nil // lost meanwhile
 	}
 	c.fence.Revoke("the process is ending")
-	c.ended(nil)
+	c.stopLeading(nil)
 	if !inTime {
 		// A call may still be on its way to the cloud. A successor must not meet it.
 		c.e.config.self().Retract()
@@ -52,8 +52,8 @@ func (c *candidate) drained() <-chan struct{} {
 	return none
 }
 
-// hold goes on renewing until a channel is closed, and reports whether that was in time.
-func (c *candidate) hold(own context.Context, until <-chan struct{}, limit time.Duration) bool {
+// renewUntil goes on renewing until a channel is closed, and reports whether that was in time.
+func (c *candidate) renewUntil(own context.Context, until <-chan struct{}, limit time.Duration) bool {
 	for began := time.Now(); ; {
 		select {
 		case <-until:
@@ -67,7 +67,7 @@ func (c *candidate) hold(own context.Context, until <-chan struct{}, limit time.
 			return false
 		}
 		c.alive(true)
-		c.wait(own, min(left, c.keep(own)), until)
+		c.wait(own, min(left, c.renewIfDue(own)), until)
 	}
 }
 

@@ -23,7 +23,7 @@ func (c *candidate) leases() coordinationv1client.LeaseInterface {
 // request bounds one request: by half the renew deadline, so that a connection that hangs leaves time for another one.
 func (c *candidate) request(own context.Context) (context.Context, context.CancelFunc) {
 	limit := c.e.config.RenewDeadline / 2
-	if c.leading() {
+	if c.isLeading() {
 		limit = min(limit, c.deadline()-c.now())
 	}
 	return context.WithTimeout(own, limit)
@@ -77,7 +77,7 @@ func (c *candidate) try() attempt {
 	switch {
 	case a.create:
 		spec.LeaseTransitions, spec.AcquireTime = ptr.To[int32](0), &a.stamp
-	case !c.record.wroteIt(c.record.seen):
+	case !c.record.isOwnWrite(c.record.seen):
 		spec.LeaseTransitions, spec.AcquireTime = ptr.To(ptr.Deref(spec.LeaseTransitions, 0)+1), &a.stamp
 		spec.PreferredHolder, spec.Strategy = nil, nil // those of coordinated election, as client-go's elector does
 	}
@@ -108,7 +108,7 @@ func (c *candidate) write(own context.Context, a attempt) (written, overtaken bo
 	switch {
 	case err == nil:
 		c.complaints.log(ctx, c.Name, nil)
-		return c.confirm(a, lease), false
+		return c.confirmIfCurrent(a, lease), false
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && !a.create:
 		c.refused(a)
 		c.read(own)
@@ -119,11 +119,11 @@ func (c *candidate) write(own context.Context, a attempt) (written, overtaken bo
 	}
 }
 
-// confirm takes in the answer to an attempt, and opens the fence for what it proves. It is false when it is outdated:
-// the lease was written since, or the attempt took so long that another process may have it.
-func (c *candidate) confirm(a attempt, lease *coordinationv1.Lease) bool {
+// confirmIfCurrent takes in the answer to an attempt, and opens the fence for what it proves. It is false when it is
+// outdated: the lease was written since, or the attempt took so long that another process may have it.
+func (c *candidate) confirmIfCurrent(a attempt, lease *coordinationv1.Lease) bool {
 	c.mu.Lock()
-	lost := c.take(answer(lease, a.before))
+	lost := c.observeLocked(answer(lease, a.before))
 	ours := lost == "" && c.record.isOurs()
 	good := a.at + c.e.config.RenewDeadline
 	if ours {
@@ -150,8 +150,8 @@ func (c *candidate) refused(a attempt) {
 	c.record.sent = slices.DeleteFunc(c.record.sent, func(stamp metav1.MicroTime) bool { return stamp.Equal(&a.stamp) })
 }
 
-// acquire tries to take a lease that is free.
-func (c *candidate) acquire(own context.Context) bool {
+// tryAcquire tries to take a lease that is free.
+func (c *candidate) tryAcquire(own context.Context) bool {
 	free, testified := c.freeSince()
 	a := c.try()
 	if !a.free {
@@ -179,7 +179,7 @@ func (c *candidate) acquire(own context.Context) bool {
 func (c *candidate) freeSince() (at time.Time, testified bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.record.freeAt, c.record.holderEnded()
+	return c.record.freeAt, c.record.hasHolderEnded()
 }
 
 // renew renews a held lease. When another client wrote it, its change decides: a label costs another request, another
@@ -187,7 +187,7 @@ func (c *candidate) freeSince() (at time.Time, testified bool) {
 func (c *candidate) renew(own context.Context) {
 	for range 2 {
 		written, overtaken := c.write(own, c.try())
-		if written || !c.leading() {
+		if written || !c.isLeading() {
 			return
 		}
 		if !overtaken {

@@ -37,9 +37,9 @@ func addressesOf(node *corev1.Node, ofInstance []corev1.NodeAddress) ([]corev1.N
 	return helpers.GetNodeAddressesFromNodeIP(provided, addresses)
 }
 
-// sameAddresses reports whether two lists mean the same. The order of types does not matter, the order within a type
+// hasSameAddresses reports whether two lists mean the same. The order of types does not matter, the order within a type
 // does. Of two IPs, one per family, the first is the node's primary one.
-func sameAddresses(a, b []corev1.NodeAddress) bool {
+func hasSameAddresses(a, b []corev1.NodeAddress) bool {
 	if len(a) != len(b) {
 		return false
 	}

@@ -40,7 +40,7 @@ func TestALoneNodeWaitsForOthersForLessThanATenthOfASecond(t *testing.T) {
 		for i := range 20 {
 			api.Put(nodeWith(fmt.Sprint("n", i)))
 			pass(99 * time.Millisecond)
-			if waits(api.Node(fmt.Sprint("n", i))) {
+			if hasCloudTaint(api.Node(fmt.Sprint("n", i))) {
 				t.Fatalf("node %d is not initialised, calls: %q", i, c.Calls())
 			}
 			pass(2 * time.Second)
@@ -113,7 +113,7 @@ func TestWhatTheProviderDoesNotSayYetIsAskedForAgainAndTold(t *testing.T) {
 				}
 				controller := start(t.Context(), t, api, provider)
 				pass(time.Minute)
-				if !waits(api.Node("n")) || waits(api.Node("other")) {
+				if !hasCloudTaint(api.Node("n")) || hasCloudTaint(api.Node("other")) {
 					t.Fatalf("taints: %v, %v", api.Node("n").Spec.Taints, api.Node("other").Spec.Taints)
 				}
 				pass(10 * time.Minute)
@@ -126,7 +126,7 @@ func TestWhatTheProviderDoesNotSayYetIsAskedForAgainAndTold(t *testing.T) {
 				pass(time.Second)
 				well.Store(true)
 				pass(2 * time.Minute)
-				if waits(api.Node("n")) {
+				if hasCloudTaint(api.Node("n")) {
 					t.Error("the node has its taint still")
 				}
 				controller.stop()
@@ -151,7 +151,7 @@ func TestAChangeOfTheNodeEndsTheBackOff(t *testing.T) {
 		pass(10*time.Minute + 7*time.Second)
 		api.Change("n", withIP("10.0.0.1"))
 		pass(99 * time.Millisecond)
-		if waits(api.Node("n")) {
+		if hasCloudTaint(api.Node("n")) {
 			t.Error("the node has its taint still")
 		}
 	})
@@ -272,7 +272,7 @@ func TestAddressesThatCouldNotBeWrittenAreWrittenSoon(t *testing.T) {
 				}
 				start(t.Context(), t, api, provider)
 				pass(time.Second)
-				if len(api.Node("n").Status.Addresses) < 2 || waits(api.Node("n")) {
+				if len(api.Node("n").Status.Addresses) < 2 || hasCloudTaint(api.Node("n")) {
 					t.Errorf("the node is not as wanted after a second: %v", api.Node("n"))
 				}
 			})
@@ -415,7 +415,7 @@ func TestOneNodeThatTheProviderStumblesOverDoesNotKeepOthersWaiting(t *testing.T
 					controller := start(t.Context(), t, api, provider)
 					pass(time.Minute)
 					for _, node := range api.Nodes() {
-						if waits(node) != (node.Name == "bad") {
+						if hasCloudTaint(node) != (node.Name == "bad") {
 							t.Errorf("node %s has taints %v", node.Name, node.Spec.Taints)
 						}
 					}
@@ -445,7 +445,7 @@ func TestACallThatHangsKeepsOnlyItsOwnNodesWaitingAndMakesUsUnhealthy(t *testing
 		}
 		pass(time.Second)
 		for _, node := range many(30) {
-			if waits(api.Node(node.Name)) {
+			if hasCloudTaint(api.Node(node.Name)) {
 				t.Fatalf("node %s is not initialised", node.Name)
 			}
 		}

@@ -245,7 +245,7 @@ func (c *Controller) updated(old, updated any) {
 	if !ok1 || !ok2 || !needsWork(after) {
 		return
 	}
-	if changed(before, after) || before.ResourceVersion == after.ResourceVersion { // or the informer's resync
+	if hasRelevantChange(before, after) || before.ResourceVersion == after.ResourceVersion { // or the informer's resync
 		c.queue.Add(item{name: after.Name})
 	}
 }
@@ -262,14 +262,14 @@ func (c *Controller) deleted(object any) {
 	}
 }
 
-func (c *Controller) remember(node *corev1.Node) {
+func (c *Controller) rememberWrite(node *corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrote[node.Name] = version{node.UID, node.ResourceVersion}
 }
 
-// outdated reports whether the cache shows a node as it was before this controller initialised it.
-func (c *Controller) outdated(node *corev1.Node) bool {
+// isOutdated reports whether the cache shows a node as it was before this controller initialised it.
+func (c *Controller) isOutdated(node *corev1.Node) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wrote, ok := c.wrote[node.Name]

@@ -74,9 +74,9 @@ func newTeller() *teller {
 	return &teller{limiter: rate.NewLimiter(1, 50), known: map[string]*told{}}
 }
 
-// failed notes a failure. first is true when the last failure of the node had another reason, or was so long ago that
-// the node has been well since.
-func (t *teller) failed(node *corev1.Node, err error) (first bool) {
+// recordFailure notes a failure. first is true when the last failure of the node had another reason, or was so long ago
+// that the node has been well since.
+func (t *teller) recordFailure(node *corev1.Node, err error) (first bool) {
 	f := &failure{reason: UpdatingNodeFailed, err: err}
 	_ = errors.As(err, &f)
 	failures.WithLabelValues(f.reason).Inc()

@@ -113,12 +113,12 @@ func (c *Controller) pick(next item) *job {
 	node, err := c.nodes.Get(next.name)
 	switch {
 	case err != nil: // there is no such node
-	case next.addresses && !waits(node):
+	case next.addresses && !hasCloudTaint(node):
 		return &job{item: next, node: node, read: true}
 	case next.addresses:
-	case waits(node) && !c.outdated(node):
+	case hasCloudTaint(node) && !c.isOutdated(node):
 		return &job{item: next, node: node, read: true}
-	case !waits(node) && len(unequalLabels(node.Labels)) > 0:
+	case !hasCloudTaint(node) && len(unequalLabels(node.Labels)) > 0:
 		return &job{item: next, node: node}
 	}
 	c.queue.Forget(next)
@@ -154,14 +154,14 @@ func (c *Controller) hand(ctx context.Context, j *job) {
 func (c *Controller) work(ctx, calls context.Context) {
 	for j := range c.jobs {
 		if ctx.Err() == nil && calls.Err() == nil {
-			c.finishJob(ctx, calls, j, c.do(calls, j))
+			c.finishJob(ctx, calls, j, c.runJob(calls, j))
 		}
 		c.queue.Done(j.item)
 	}
 }
 
-// do does what is to be done for a node. Whatever it stumbles over, the worker goes on with the next.
-func (c *Controller) do(calls context.Context, j *job) (err error) {
+// runJob does what is to be done for a node. Whatever it stumbles over, the worker goes on with the next.
+func (c *Controller) runJob(calls context.Context, j *job) (err error) {
 	defer c.reader.Tracker.Start(fmt.Sprintf("writing node %q", j.node.Name))()
 	defer func() {
 		if p := recover(); p != nil {
@@ -183,25 +183,25 @@ func (c *Controller) finishJob(ctx, calls context.Context, j *job, err error) {
 	case err == nil:
 		c.queue.Forget(j.item)
 		c.teller.forget(j.node.Name)
-	case final(calls, err) || ctx.Err() != nil:
+	case isFinal(calls, err) || ctx.Err() != nil:
 	case isImplementedElsewhere(j.state.Err):
 		c.queue.Forget(j.item) // another controller handles it
 	default:
-		c.fail(ctx, j, err)
+		c.logFailure(ctx, j, err)
 		c.queue.AddRateLimited(j.item)
 	}
 }
 
-func (c *Controller) fail(ctx context.Context, j *job, err error) {
+func (c *Controller) logFailure(ctx context.Context, j *job, err error) {
 	logger := klog.FromContext(ctx).WithValues("node", j.node.Name)
-	if c.teller.failed(j.node, err) {
+	if c.teller.recordFailure(j.node, err) {
 		logger.Error(err, "Syncing node, will be retried")
 	} else {
 		logger.V(2).Info("Syncing node failed again, will be retried", "err", err)
 	}
 }
 
-// final reports whether an error says that this process may no longer act: the next leader will see to it.
-func final(calls context.Context, err error) bool {
+// isFinal reports whether an error says that this process may no longer act: the next leader will see to it.
+func isFinal(calls context.Context, err error) bool {
 	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
 }

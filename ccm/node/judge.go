@@ -12,21 +12,27 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
-// waits reports whether a node has the taint that the kubelet registers it with and that goes when it is initialised.
-func waits(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec.Taints, isCloudTaint) }
+// hasCloudTaint reports whether a node has the taint that the kubelet registers it with and that goes when it is
+// initialised.
+func hasCloudTaint(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, isCloudTaint)
+}
 
 func isCloudTaint(taint corev1.Taint) bool {
 	return taint.Key == cloudproviderapi.TaintExternalCloudProvider
 }
 
 // needsWork reports whether something is to be done for a node apart from comparing its addresses once per period.
-func needsWork(node *corev1.Node) bool { return waits(node) || len(unequalLabels(node.Labels)) > 0 }
+func needsWork(node *corev1.Node) bool {
+	return hasCloudTaint(node) || len(unequalLabels(node.Labels)) > 0
+}
 
-// changed reports whether an update of a node may change what is to be done. Heartbeats do not: a node that cannot be
-// initialised now has its back-off.
-func changed(old, updated *corev1.Node) bool {
+// hasRelevantChange reports whether an update of a node may change what is to be done. Heartbeats do not: a node that
+// cannot be initialised now has its back-off.
+func hasRelevantChange(old, updated *corev1.Node) bool {
 	annotation := cloudproviderapi.AnnotationAlphaProvidedIPAddr
-	return old.UID != updated.UID || old.Spec.ProviderID != updated.Spec.ProviderID || waits(old) != waits(updated) ||
+	return old.UID != updated.UID || old.Spec.ProviderID != updated.Spec.ProviderID ||
+		hasCloudTaint(old) != hasCloudTaint(updated) ||
 		old.Annotations[annotation] != updated.Annotations[annotation] || len(unequalLabels(updated.Labels)) > 0
 }
 

@@ -77,7 +77,7 @@ func labelsOf(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (set 
 		add(metadata.Region, corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyRegion)
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata.AdditionalLabels)) {
-		if _, there := node.Labels[key]; there || reserved(key) {
+		if _, there := node.Labels[key]; there || isReservedLabel(key) {
 			continue // what others have set stays, and what Kubernetes reserves is not a provider's to set
 		}
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
@@ -89,8 +89,8 @@ func labelsOf(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (set 
 	return set, invalid
 }
 
-// reserved reports whether a label's domain is one of Kubernetes' own.
-func reserved(key string) bool {
+// isReservedLabel reports whether a label's domain is one of Kubernetes' own.
+func isReservedLabel(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok {
 		return false

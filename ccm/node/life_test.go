@@ -44,7 +44,7 @@ func TestAFullJoinCostsFewCallsAndTwoWritesPerNode(t *testing.T) {
 				}
 				pass(10 * time.Second)
 				for _, node := range api.Nodes() {
-					if waits(node) {
+					if hasCloudTaint(node) {
 						t.Fatalf("node %s is not initialised", node.Name)
 					}
 				}
@@ -83,7 +83,7 @@ func TestAllNodesAreInitialisedWhenTheCloudAnswersAgain(t *testing.T) {
 		down.Store(false)
 		pass(2*time.Minute + 5*time.Second)
 		for _, node := range api.Nodes() {
-			if waits(node) {
+			if hasCloudTaint(node) {
 				t.Fatalf("node %s is not initialised", node.Name)
 			}
 		}
@@ -105,7 +105,7 @@ func TestAStopFinishesWhatIsBeingWrittenAndBeginsNothing(t *testing.T) {
 		done, begun := 0, 0
 		for _, node := range api.Nodes() {
 			switch {
-			case !waits(node):
+			case !hasCloudTaint(node):
 				done++
 			case len(node.Status.Addresses) > 1:
 				begun++

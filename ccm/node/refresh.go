@@ -32,14 +32,14 @@ func (c *Controller) refreshAll(ctx, reads, calls context.Context, before []*cor
 			return
 		}
 		c.finishPass()
-		if !c.wait(ctx, begun.Add(wait.Jitter(c.frequency, jitter))) {
+		if !c.waitUntil(ctx, begun.Add(wait.Jitter(c.frequency, jitter))) {
 			return
 		}
 		nodes = c.initialisedNodes()
 	}
 }
 
-func (c *Controller) wait(ctx context.Context, until time.Time) bool {
+func (c *Controller) waitUntil(ctx context.Context, until time.Time) bool {
 	timer := c.clock.NewTimer(max(until.Sub(c.clock.Now()), 0))
 	defer timer.Stop()
 	select {
@@ -58,7 +58,7 @@ func (c *Controller) refresh(ctx, reads, calls context.Context, nodes []*corev1.
 	var flying sync.WaitGroup
 	defer flying.Wait()
 	for i, group := range groups {
-		if !c.wait(ctx, begun.Add(spread*time.Duration(i)/time.Duration(len(groups)))) {
+		if !c.waitUntil(ctx, begun.Add(spread*time.Duration(i)/time.Duration(len(groups)))) {
 			return
 		}
 		slots <- struct{}{}
@@ -74,7 +74,7 @@ func (c *Controller) initialisedNodes() []*corev1.Node {
 	if err != nil {
 		return nil // the cache always answers
 	}
-	nodes := slices.DeleteFunc(slices.Clone(all), waits)
+	nodes := slices.DeleteFunc(slices.Clone(all), hasCloudTaint)
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	return nodes
 }
@@ -94,7 +94,7 @@ func (c *Controller) refreshGroup(ctx, reads, calls context.Context, group []*co
 		writing.Go(func() {
 			defer func() { <-slots }()
 			j := &job{item: item{node.Name, true}, node: node, read: true, state: states[i]}
-			c.judgeRefresh(ctx, calls, j, c.do(calls, j))
+			c.judgeRefresh(ctx, calls, j, c.runJob(calls, j))
 		})
 	}
 }
@@ -104,16 +104,16 @@ func (c *Controller) judgeRefresh(ctx, calls context.Context, j *job, err error)
 	switch {
 	case err == nil:
 		c.teller.forget(j.node.Name)
-	case final(calls, err), isImplementedElsewhere(j.state.Err), ctx.Err() != nil:
+	case isFinal(calls, err), isImplementedElsewhere(j.state.Err), ctx.Err() != nil:
 	case errors.As(err, &f) && f.lasting:
-		c.fail(ctx, j, err) // the next period is soon enough
+		c.logFailure(ctx, j, err) // the next period is soon enough
 	case errors.As(err, &f) && f.reason == InstanceMissing:
 	case j.state.Err != nil && c.reader.Size() == 1:
 		// Without batches a cloud that fails would be asked for each node again. The next period is soon enough, as upstream
 		// has it.
-		c.fail(ctx, j, err)
+		c.logFailure(ctx, j, err)
 	default:
-		c.fail(ctx, j, err)
+		c.logFailure(ctx, j, err)
 		c.queue.AddRateLimited(j.item)
 	}
 }

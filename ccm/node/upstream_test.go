@@ -235,7 +235,7 @@ func TestAddressesAreComparedAsWhatTheyMean(t *testing.T) {
 		"only one of a type in the old": {list(internal("10.0.0.1"), external("10.0.0.2")), list(internal("10.0.0.1"), internal("10.0.0.2")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := sameAddresses(test.a, test.b); got != test.same {
+			if got := hasSameAddresses(test.a, test.b); got != test.same {
 				t.Errorf("sameAddresses(%v, %v) = %v", test.a, test.b, got)
 			}
 		})

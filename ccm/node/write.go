@@ -32,7 +32,7 @@ func (c *Controller) initialise(calls context.Context, node *corev1.Node, state 
 			c.initialised(calls, written, does)
 			return nil
 		}
-		if node, err = c.fresh(calls, node, err); err != nil || node == nil || !waits(node) {
+		if node, err = c.fresh(calls, node, err); err != nil || node == nil || !hasCloudTaint(node) {
 			return err
 		}
 	}
@@ -46,7 +46,7 @@ func (c *Controller) initialise(calls context.Context, node *corev1.Node, state 
 // version: the kubelet writes it all the time, and addresses are replaced as a whole. Taints are written as a whole
 // too, and have other owners.
 func (c *Controller) writeNode(calls context.Context, node *corev1.Node, does initialisation) (*corev1.Node, error) {
-	if does.addresses != nil && !sameAddresses(node.Status.Addresses, does.addresses) {
+	if does.addresses != nil && !hasSameAddresses(node.Status.Addresses, does.addresses) {
 		var err error
 		if node, err = c.patchAddresses(calls, node, does.addresses); err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func (c *Controller) writeNode(calls context.Context, node *corev1.Node, does in
 func (c *Controller) initialised(calls context.Context, node *corev1.Node, does initialisation) {
 	age := c.clock.Since(node.CreationTimestamp.Time).Seconds()
 	taintRemovalDelay.Observe(age)
-	c.remember(node)
+	c.rememberWrite(node)
 	if len(does.invalid) > 0 {
 		left := strings.Join(does.invalid, "; ")
 		c.recorder.Eventf(
@@ -109,7 +109,7 @@ func (c *Controller) keepAddresses(calls context.Context, node *corev1.Node, sta
 	if err != nil {
 		return lasting(ProvidedIPMismatch, "finding the addresses of node %q: %w", node.Name, err)
 	}
-	if addresses == nil || sameAddresses(node.Status.Addresses, addresses) {
+	if addresses == nil || hasSameAddresses(node.Status.Addresses, addresses) {
 		return nil
 	}
 	if _, err = c.patchAddresses(calls, node, addresses); err == nil {

@@ -46,7 +46,7 @@ func (c *Controller) sync(calls context.Context, name string) error {
 		return err
 	}
 	if err := c.assign(calls, node, cidrs); err != nil {
-		if !final(calls, err) {
+		if !isFinal(calls, err) {
 			c.status(node, "CIDRAssignmentFailed")
 		}
 		return err
@@ -76,7 +76,7 @@ func (c *Controller) assign(calls context.Context, node *corev1.Node, cidrs []st
 			return nil
 		}
 		failure := fmt.Errorf("patching podCIDRs %v of node %q: %w", cidrs, node.Name, err)
-		if final(calls, err) {
+		if isFinal(calls, err) {
 			return failure
 		}
 		// Perhaps it was carried out. What was chosen stays the node's in any case.

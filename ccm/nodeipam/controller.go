@@ -101,7 +101,7 @@ func New(config Config) (*Controller, error) {
 	c.registration, err = config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.seen,
 		UpdateFunc: func(_, node any) { c.seen(node) },
-		DeleteFunc: c.gone,
+		DeleteFunc: c.nodeDeleted,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watching nodes: %w", err)
@@ -143,8 +143,8 @@ func (c *Controller) hold(node *corev1.Node) {
 	}
 }
 
-// gone frees the blocks of a node that was deleted.
-func (c *Controller) gone(object any) {
+// nodeDeleted frees the blocks of a node that was deleted.
+func (c *Controller) nodeDeleted(object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}
@@ -153,7 +153,7 @@ func (c *Controller) gone(object any) {
 		return
 	}
 	c.served(node.Name)
-	if c.ledger.release(node.UID) {
+	if c.ledger.releaseNode(node.UID) {
 		c.serveWaiting()
 	}
 }
@@ -195,7 +195,7 @@ func (c *Controller) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	for range workers {
 		work.Go(func() {
-			for c.next(ctx, calls) {
+			for c.processNext(ctx, calls) {
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func (c *Controller) Run(ctx context.Context) {
 	work.Wait()
 }
 
-func (c *Controller) next(ctx, calls context.Context) bool {
+func (c *Controller) processNext(ctx, calls context.Context) bool {
 	name, shutdown := c.queue.Get()
 	if shutdown {
 		return false
@@ -218,7 +218,7 @@ func (c *Controller) next(ctx, calls context.Context) bool {
 	switch err := c.sync(calls, name); {
 	case err == nil:
 		c.queue.Forget(name)
-	case final(calls, err):
+	case isFinal(calls, err):
 		return false
 	default:
 		klog.FromContext(ctx).Error(err, "Giving podCIDRs to a node, will be retried", "node", name)
@@ -227,8 +227,8 @@ func (c *Controller) next(ctx, calls context.Context) bool {
 	return true
 }
 
-// final reports whether an error says that this process may no longer act.
-func final(calls context.Context, err error) bool {
+// isFinal reports whether an error says that this process may no longer act.
+func isFinal(calls context.Context, err error) bool {
 	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
 }
 

@@ -133,7 +133,7 @@ func TestAnExhaustedRangeIsToldOnceAndServesANodeAsSoonAsAnotherGoes(t *testing.
 		if diff := cmp.Diff(want, events); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
-		if got := m.c.ledger.pools[1].free(); got != 1<<16-2 {
+		if got := m.c.ledger.pools[1].freeBlocks(); got != 1<<16-2 {
 			t.Errorf("%d IPv6 blocks are free: those of nodes that got no IPv4 block are lost", got)
 		}
 		a.remove("node-0")
@@ -176,7 +176,7 @@ func TestAnUnknownOutcomeNeitherLeaksNorFreesABlock(t *testing.T) {
 				if diff := cmp.Diff(map[string]string{"a": "10.0.0.0/24", "b": "10.0.1.0/24"}, a.cidrs()); diff != "" {
 					t.Errorf("podCIDRs (-want +got):\n%s", diff)
 				}
-				if got := m.c.ledger.pools[0].free(); got != 2 {
+				if got := m.c.ledger.pools[0].freeBlocks(); got != 2 {
 					t.Errorf("%d blocks are free, want 2", got)
 				}
 				_, events := a.take()

@@ -180,7 +180,7 @@ func random(t *testing.T, dice *rand.Rand) {
 	}
 	want, got := []uint64{16 - uint64(len(a.cidrs())), 16 - uint64(len(a.cidrs()))}, []uint64{}
 	for _, p := range m.c.ledger.pools {
-		got = append(got, p.free())
+		got = append(got, p.freeBlocks())
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("free blocks (-want +got):\n%s", diff)

@@ -46,11 +46,11 @@ func (l *ledger) hold(uid types.UID, name string, cidrs []string) (complaints []
 		before.reserved = false
 		return nil, false
 	}
-	freed = l.free(uid)
+	freed = l.releaseNodeLocked(uid)
 	h := &holder{name: name, cidrs: slices.Clone(cidrs), spans: make([][]span, len(l.pools))}
 	for _, cidr := range cidrs {
 		known := false
-		prefix, err := parse(cidr)
+		prefix, err := parseCIDR(cidr)
 		for i, p := range l.pools {
 			s, ok := p.span(prefix)
 			if err != nil || !ok {
@@ -62,7 +62,7 @@ func (l *ledger) hold(uid types.UID, name string, cidrs []string) (complaints []
 				continue
 			}
 			l.holdPart(h, i, s)
-			if p.taken(s) {
+			if p.isTaken(s) {
 				h.shared = true
 				complaints = append(complaints, complaint{"CIDRConflict", l.conflict(i, s, name, cidr)})
 			}
@@ -156,7 +156,7 @@ func (l *ledger) reserve(uid types.UID, name string) (cidrs []string, ok bool, e
 	}
 	h := &holder{name: name, reserved: true, spans: make([][]span, len(l.pools))}
 	for i, p := range l.pools {
-		if p.free() == 0 {
+		if p.freeBlocks() == 0 {
 			return nil, false, fmt.Errorf(
 				"choosing podCIDRs for node %q: %w: %s has no free block of /%d",
 				name,
@@ -167,7 +167,7 @@ func (l *ledger) reserve(uid types.UID, name string) (cidrs []string, ok bool, e
 		}
 	}
 	for i, p := range l.pools {
-		s, _ := p.take()
+		s, _ := p.takeBlock()
 		l.holdPart(h, i, s)
 		h.cidrs = append(h.cidrs, p.cidr(s.first).String())
 	}
@@ -175,15 +175,15 @@ func (l *ledger) reserve(uid types.UID, name string) (cidrs []string, ok bool, e
 	return h.cidrs, true, nil
 }
 
-// release forgets a node that is gone, and reports whether that has freed anything.
-func (l *ledger) release(uid types.UID) bool {
+// releaseNode forgets a node that is gone, and reports whether that has freed anything.
+func (l *ledger) releaseNode(uid types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.report()
-	return l.free(uid)
+	return l.releaseNodeLocked(uid)
 }
 
-func (l *ledger) free(uid types.UID) bool {
+func (l *ledger) releaseNodeLocked(uid types.UID) bool {
 	h := l.holders[uid]
 	if h == nil {
 		return false

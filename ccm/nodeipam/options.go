@@ -86,7 +86,7 @@ func prefixes(flag, value string) ([]netip.Prefix, error) {
 	}
 	var all []netip.Prefix
 	for _, part := range strings.Split(value, ",") {
-		prefix, err := parse(strings.TrimSpace(part))
+		prefix, err := parseCIDR(strings.TrimSpace(part))
 		if err != nil {
 			return nil, fmt.Errorf("parsing %s %q: %w", flag, value, err)
 		}
@@ -101,9 +101,9 @@ func prefixes(flag, value string) ([]netip.Prefix, error) {
 	return all, nil
 }
 
-// parse reads a CIDR as leniently as Kubernetes does: leading zeros are let pass, and bits behind the mask do not
+// parseCIDR reads a CIDR as leniently as Kubernetes does: leading zeros are let pass, and bits behind the mask do not
 // count.
-func parse(cidr string) (netip.Prefix, error) {
+func parseCIDR(cidr string) (netip.Prefix, error) {
 	_, network, err := netutils.ParseCIDRSloppy(cidr)
 	if err != nil {
 		return netip.Prefix{}, err

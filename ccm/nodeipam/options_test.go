@@ -71,7 +71,7 @@ func TestALargeRangeCostsNoMemoryAndGivesItsBlocksInOrder(t *testing.T) {
 		}
 		var got []string
 		for range 3 {
-			s, ok := p.take()
+			s, ok := p.takeBlock()
 			if !ok {
 				t.Fatal("exhausted")
 			}
@@ -112,12 +112,12 @@ func FuzzFlags(f *testing.F) {
 			t.Fatalf("given %q of %d pools", given, len(pools))
 		}
 		for i, cidr := range given {
-			prefix, err := parse(cidr)
+			prefix, err := parseCIDR(cidr)
 			if err != nil || !pools[i].prefix.Overlaps(prefix) || prefix.Bits() < pools[i].prefix.Bits() {
 				t.Errorf("%s is not in %s", cidr, pools[i].prefix)
 			}
 			for _, other := range append(strings.Split(services, ","), node) {
-				if p, err := parse(strings.TrimSpace(other)); err == nil && p.Overlaps(prefix) {
+				if p, err := parseCIDR(strings.TrimSpace(other)); err == nil && p.Overlaps(prefix) {
 					t.Errorf("%s overlaps with %s", prefix, p)
 				}
 			}
@@ -125,9 +125,9 @@ func FuzzFlags(f *testing.F) {
 				t.Errorf("%s is block %v of %s", prefix, s, pools[i].prefix)
 			}
 		}
-		before := pools[0].free()
-		l.release("new")
-		if got := pools[0].free(); got != before+1 {
+		before := pools[0].freeBlocks()
+		l.releaseNode("new")
+		if got := pools[0].freeBlocks(); got != before+1 {
 			t.Errorf("%d blocks free after a release, %d before", got, before)
 		}
 	})

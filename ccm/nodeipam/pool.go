@@ -124,12 +124,12 @@ func (p *pool) span(cidr netip.Prefix) (span, bool) {
 	return span{first, first + 1<<(p.size-cidr.Bits()) - 1}, true
 }
 
-func (p *pool) inWide(block uint64) bool {
+func (p *pool) isInWideSpan(block uint64) bool {
 	return slices.ContainsFunc(p.wide, func(s span) bool { return s.contains(block) })
 }
 
-// taken reports whether anybody has a block of a span.
-func (p *pool) taken(s span) bool {
+// isTaken reports whether anybody has a block of a span.
+func (p *pool) isTaken(s span) bool {
 	if slices.ContainsFunc(p.wide, func(w span) bool { return s.first <= w.last && w.first <= s.last }) {
 		return true
 	}
@@ -156,13 +156,13 @@ func (p *pool) taken(s span) bool {
 
 // occupy marks blocks as used by one more.
 func (p *pool) occupy(s span) {
-	free := p.free()
+	free := p.freeBlocks()
 	if s.last-s.first >= wideSpan {
 		p.wide = append(p.wide, s)
 		p.recount()
 	} else {
 		for block := s.first; ; block++ {
-			if p.used[block]++; p.used[block] == 1 && !p.inWide(block) {
+			if p.used[block]++; p.used[block] == 1 && !p.isInWideSpan(block) {
 				p.outside++
 			}
 			if block == s.last {
@@ -170,13 +170,13 @@ func (p *pool) occupy(s span) {
 			}
 		}
 	}
-	allocations.WithLabelValues(p.label()).Add(float64(free - p.free()))
+	allocations.WithLabelValues(p.label()).Add(float64(free - p.freeBlocks()))
 	p.report()
 }
 
 // release marks blocks as used by one less.
 func (p *pool) release(s span) {
-	free := p.free()
+	free := p.freeBlocks()
 	if s.last-s.first >= wideSpan {
 		if i := slices.Index(p.wide, s); i >= 0 {
 			p.wide = slices.Delete(p.wide, i, i+1)
@@ -188,7 +188,7 @@ func (p *pool) release(s span) {
 			case 0:
 			case 1:
 				delete(p.used, block)
-				if !p.inWide(block) {
+				if !p.isInWideSpan(block) {
 					p.outside--
 				}
 			default:
@@ -199,21 +199,21 @@ func (p *pool) release(s span) {
 			}
 		}
 	}
-	releases.WithLabelValues(p.label()).Add(float64(p.free() - free))
+	releases.WithLabelValues(p.label()).Add(float64(p.freeBlocks() - free))
 	p.report()
 }
 
 func (p *pool) recount() {
 	p.outside = 0
 	for block := range p.used {
-		if !p.inWide(block) {
+		if !p.isInWideSpan(block) {
 			p.outside++
 		}
 	}
 }
 
-// free is how many blocks no node has.
-func (p *pool) free() uint64 {
+// freeBlocks is how many blocks no node has.
+func (p *pool) freeBlocks() uint64 {
 	wide := slices.SortedFunc(slices.Values(p.wide), func(a, b span) int {
 		if a.first < b.first {
 			return -1
@@ -230,10 +230,10 @@ func (p *pool) free() uint64 {
 	return free
 }
 
-// take occupies the next free block, going round: a block that has just become free is given out last. It is false if
-// none is.
-func (p *pool) take() (span, bool) {
-	if p.free() == 0 {
+// takeBlock occupies the next free block, going round: a block that has just become free is given out last. It is false
+// if none is.
+func (p *pool) takeBlock() (span, bool) {
+	if p.freeBlocks() == 0 {
 		return span{}, false
 	}
 	tries := 0
@@ -255,5 +255,5 @@ func (p *pool) take() (span, bool) {
 }
 
 func (p *pool) report() {
-	usage.WithLabelValues(p.label()).Set(1 - float64(p.free())/float64(p.blocks))
+	usage.WithLabelValues(p.label()).Set(1 - float64(p.freeBlocks())/float64(p.blocks))
 }

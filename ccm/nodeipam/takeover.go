@@ -21,7 +21,7 @@ import (
 func (c *Controller) takeOver(ctx, calls context.Context) bool {
 	defer c.tracker.Start("looking at all nodes before giving out podCIDRs")()
 	var nodes *corev1.NodeList
-	if !c.until(ctx, calls, "Listing nodes", func() (err error) {
+	if !c.retryUntilSuccess(ctx, calls, "Listing nodes", func() (err error) {
 		nodes, err = c.client.CoreV1().Nodes().List(calls, metav1.ListOptions{}) // no resourceVersion: what etcd has now
 		return err
 	}) {
@@ -35,7 +35,7 @@ func (c *Controller) takeOver(ctx, calls context.Context) bool {
 			without = append(without, node)
 		}
 	}
-	if !c.markAll(ctx, calls, without) {
+	if !c.markNodes(ctx, calls, without) {
 		return false
 	}
 	c.mu.Lock()
@@ -51,15 +51,15 @@ func (c *Controller) takeOver(ctx, calls context.Context) bool {
 	return true
 }
 
-// markAll changes nodes so that what was under way for them is refused. It returns once that holds for all.
-func (c *Controller) markAll(ctx, calls context.Context, nodes []*corev1.Node) bool {
+// markNodes changes nodes so that what was under way for them is refused. It returns once that holds for all.
+func (c *Controller) markNodes(ctx, calls context.Context, nodes []*corev1.Node) bool {
 	var work sync.WaitGroup
 	slots, done := make(chan struct{}, workers), make([]bool, len(nodes))
 	for i, node := range nodes {
 		slots <- struct{}{}
 		work.Go(func() {
 			defer func() { <-slots }()
-			done[i] = c.until(ctx, calls, "Marking node "+node.Name, func() error { return c.mark(calls, node) })
+			done[i] = c.retryUntilSuccess(ctx, calls, "Marking node "+node.Name, func() error { return c.mark(calls, node) })
 		})
 	}
 	work.Wait()
@@ -106,16 +106,16 @@ func (c *Controller) mark(calls context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// until repeats an action with a growing pause until it succeeds. It is false if this process stops, or may no longer
-// act, before that.
-func (c *Controller) until(ctx, calls context.Context, what string, action func() error) bool {
+// retryUntilSuccess repeats an action with a growing pause until it succeeds. It is false if this process stops, or may
+// no longer act, before that.
+func (c *Controller) retryUntilSuccess(ctx, calls context.Context, what string, action func() error) bool {
 	pause := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 10 * time.Second}
 	for ctx.Err() == nil {
 		err := action()
 		if err == nil {
 			return true
 		}
-		if final(calls, err) {
+		if isFinal(calls, err) {
 			return false
 		}
 		klog.FromContext(ctx).Error(err, what+", will be retried")
@@ -133,16 +133,17 @@ func (c *Controller) sweepUntil(ctx, calls context.Context) {
 	for {
 		select {
 		case <-ticker.C():
-			c.sweep(ctx, calls)
+			c.releaseMissing(ctx, calls)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// sweep frees the blocks of nodes that are gone without an event. Such a node came and went while the watch was broken,
-// or was in the list of the takeover but never in the cache. The API server is asked about each before that.
-func (c *Controller) sweep(ctx, calls context.Context) {
+// releaseMissing frees the blocks of nodes that are gone without an event. Such a node came and went while the watch
+// was broken, or was in the list of the takeover but never in the cache. The API server is asked about each before
+// that.
+func (c *Controller) releaseMissing(ctx, calls context.Context) {
 	known, err := c.nodes.List(labels.Everything())
 	if err != nil {
 		return
@@ -168,7 +169,7 @@ func (c *Controller) sweep(ctx, calls context.Context) {
 		node, err := c.client.CoreV1().Nodes().Get(calls, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && node.UID != uid {
 			klog.FromContext(ctx).Info("Freed the podCIDRs of a node that went unseen", "node", name)
-			c.ledger.release(uid)
+			c.ledger.releaseNode(uid)
 		}
 	}
 	c.serveWaiting()

@@ -52,7 +52,7 @@ func (c *Controller) applyAnswer(calls context.Context, node *corev1.Node, state
 	case shutdown:
 		return c.setTaint(calls, node, true)
 	case unknown:
-		if final(calls, state.Err) {
+		if isFinal(calls, state.Err) {
 			return nil
 		}
 		c.warn(node, w, state.Err)
@@ -150,7 +150,7 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 		klog.FromContext(calls).
 			Info("Deleted node whose instance is gone", "node", node.Name, "providerID", node.Spec.ProviderID)
 		return nil
-	case final(calls, err):
+	case isFinal(calls, err):
 		return err
 	}
 	deletions.WithLabelValues("error").Inc()
@@ -170,7 +170,7 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 
 // isSpared reports whether a node is not to be deleted by what was judged of it before it changed.
 func isSpared(current, judged *corev1.Node) bool {
-	return current.UID != judged.UID || current.Spec.ProviderID != judged.Spec.ProviderID || ready(current)
+	return current.UID != judged.UID || current.Spec.ProviderID != judged.Spec.ProviderID || isNodeReady(current)
 }
 
 func (c *Controller) delete(calls context.Context, node *corev1.Node) error {
@@ -193,7 +193,7 @@ func (c *Controller) untaint(calls context.Context, node *corev1.Node) error {
 func (c *Controller) setTaint(calls context.Context, node *corev1.Node, want bool) error {
 	var err error
 	for range conflicts {
-		if tainted(node) == want || ready(node) == want {
+		if hasShutdownTaint(node) == want || isNodeReady(node) == want {
 			return nil
 		}
 		if err = c.patchTaints(calls, node, taintsWith(node, want)); err == nil {
@@ -243,7 +243,7 @@ func reference(node *corev1.Node) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
 }
 
-// final reports whether an error says that this process may no longer act: the next leader will see to it.
-func final(calls context.Context, err error) bool {
+// isFinal reports whether an error says that this process may no longer act: the next leader will see to it.
+func isFinal(calls context.Context, err error) bool {
 	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
 }

@@ -120,7 +120,7 @@ func TestParkedNodesCostLittle(t *testing.T) {
 					t.Errorf("made %d requests to taint 100 nodes", n)
 				}
 				for _, node := range api.Nodes() {
-					if !tainted(node) || len(node.Spec.Taints) != 2 {
+					if !hasShutdownTaint(node) || len(node.Spec.Taints) != 2 {
 						t.Errorf("node %s has the taints %v", node.Name, node.Spec.Taints)
 					}
 				}

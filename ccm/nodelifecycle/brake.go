@@ -67,8 +67,8 @@ type evidence struct {
 	lives      bool // the instance of one of them does exist
 }
 
-// note adds an answer.
-func (e *evidence) note(q question, own bool, a answer, terminated bool) {
+// addAnswer adds an answer.
+func (e *evidence) addAnswer(q question, own bool, a answer, terminated bool) {
 	e.open--
 	if q.witness {
 		e.witnesses--
@@ -176,7 +176,7 @@ func (c *Controller) pickWitnesses(all, due []*corev1.Node) []*corev1.Node {
 	var able, picked []*corev1.Node
 	for _, node := range all {
 		switch {
-		case !ready(node), c.witnesses[node.Name]:
+		case !isNodeReady(node), c.witnesses[node.Name]:
 		case node.Name == c.own:
 			if isOf(confirming, node) || c.reader.Size() > 1 && isOf(asked, node) {
 				picked = append(picked, node)

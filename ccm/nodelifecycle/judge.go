@@ -29,13 +29,15 @@ func readiness(node *corev1.Node) (status corev1.ConditionStatus, since time.Tim
 	return condition.Status, condition.LastTransitionTime.Time
 }
 
-func ready(node *corev1.Node) bool {
+func isNodeReady(node *corev1.Node) bool {
 	status, _ := readiness(node)
 	return status == corev1.ConditionTrue
 }
 
-// tainted reports whether a node has the taint, as the API server tells taints apart: by key and effect.
-func tainted(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec.Taints, isShutdownTaint) }
+// hasShutdownTaint reports whether a node has the taint, as the API server tells taints apart: by key and effect.
+func hasShutdownTaint(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, isShutdownTaint)
+}
 
 func isShutdownTaint(taint corev1.Taint) bool { return ShutdownTaint.MatchTaint(&taint) }
 
@@ -115,16 +117,16 @@ type watched struct {
 	heldTold   time.Time    // when an event has said so
 }
 
-// wanted reports whether a node is to be asked for now. One that is being deleted is not: it waits for finalizers, and
-// there is nothing left to judge.
-func (w *watched) wanted(node *corev1.Node, now time.Time) bool {
+// shouldAsk reports whether a node is to be asked for now. One that is being deleted is not: it waits for finalizers,
+// and there is nothing left to judge.
+func (w *watched) shouldAsk(node *corev1.Node, now time.Time) bool {
 	return !w.busy && !w.removed && node.DeletionTimestamp == nil && !now.Before(w.due)
 }
 
-// answered notes an answer and when to ask again. The interval doubles up to a limit while the answer is the same and
-// waiting costs little. An instance that is shut down seldom goes away. Errors are asked about again at the next tick,
-// and so are running instances if listing them costs nothing more.
-func (w *watched) answered(a answer, now time.Time, period, limit time.Duration, lists bool) {
+// recordAnswer notes an answer and when to ask again. The interval doubles up to a limit while the answer is the same
+// and waiting costs little. An instance that is shut down seldom goes away. Errors are asked about again at the next
+// tick, and so are running instances if listing them costs nothing more.
+func (w *watched) recordAnswer(a answer, now time.Time, period, limit time.Duration, lists bool) {
 	if a == w.answer && !w.asked.IsZero() {
 		w.times++
 	} else {

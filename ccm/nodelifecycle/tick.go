@@ -70,7 +70,7 @@ func (c *Controller) tick(ticking, reads, calls context.Context) {
 			c.release(groups[i:], pass)
 			return
 		}
-		start(func() { c.ask(reads, calls, group, begun, pass) })
+		start(func() { c.checkGroup(reads, calls, group, begun, pass) })
 	}
 }
 
@@ -99,16 +99,16 @@ func (c *Controller) chooseQuestions(all []*corev1.Node, now time.Time) (questio
 	for _, node := range all {
 		w := c.watched[node.Name]
 		switch {
-		case !ready(node):
+		case !isNodeReady(node):
 			present[node.Name] = true
 			if signature := signatureOf(node); w == nil || w.signature != signature && !w.busy {
 				w = &watched{signature: signature}
 				c.watched[node.Name] = w
 			}
-			if w.wanted(node, now) {
+			if w.shouldAsk(node, now) {
 				due = append(due, node)
 			}
-		case tainted(node) && (w == nil || !w.busy):
+		case hasShutdownTaint(node) && (w == nil || !w.busy):
 			present[node.Name] = true
 			c.watched[node.Name] = &watched{signature: signatureOf(node), busy: true}
 			back = append(back, node)
@@ -175,8 +175,8 @@ func (c *Controller) idle(q question) {
 	}
 }
 
-// ask asks the cloud about a group and does what follows from the answers.
-func (c *Controller) ask(reads, calls context.Context, group []question, begun time.Time, pass *evidence) {
+// checkGroup asks the cloud about a group and does what follows from the answers.
+func (c *Controller) checkGroup(reads, calls context.Context, group []question, begun time.Time, pass *evidence) {
 	states := c.read(reads, group)
 	<-c.reads
 	if reads.Err() != nil { // the manager stops: this is no answer of the cloud
@@ -218,10 +218,10 @@ func (c *Controller) record(
 	defer c.mu.Unlock()
 	for i, q := range group {
 		answer := answerOf(states[i])
-		pass.note(q, q.node.Name == c.own, answer, states[i].Terminated)
+		pass.addAnswer(q, q.node.Name == c.own, answer, states[i].Terminated)
 		if !q.witness {
 			w := c.watched[q.node.Name]
-			w.answered(answer, asked, c.period, c.options.BackoffLimit, c.reader.Size() > 1)
+			w.recordAnswer(answer, asked, c.period, c.options.BackoffLimit, c.reader.Size() > 1)
 			w.node, w.evidence, w.terminated = q.node, pass, answer == gone && states[i].Terminated
 			if answer == shutdown || answer == unknown || answer == gone && c.clock.Now().Before(c.graceEnd(q.node)) {
 				follows = append(follows, follow{q.node, states[i]})
@@ -241,7 +241,7 @@ func (c *Controller) read(ctx context.Context, group []question) []cloud.Instanc
 		nodes[i] = q.node
 	}
 	want := cloud.WantExists | cloud.WantShutdown
-	if len(group) == 1 && c.reader.Size() == 1 && (group[0].witness || tainted(nodes[0])) {
+	if len(group) == 1 && c.reader.Size() == 1 && (group[0].witness || hasShutdownTaint(nodes[0])) {
 		want = cloud.WantExists
 	}
 	states := c.reader.Group(ctx, nodes, want, 0)
@@ -280,7 +280,7 @@ func (c *Controller) writing(
 			klog.FromContext(calls).Error(fmt.Errorf("panic: %v", p), "Looking after node, will be retried", "node", node.Name)
 		}
 	}()
-	if err := do(calls, node); err != nil && !final(calls, err) {
+	if err := do(calls, node); err != nil && !isFinal(calls, err) {
 		klog.FromContext(calls).Error(err, "Looking after node, will be retried", "node", node.Name)
 	}
 }

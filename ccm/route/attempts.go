@@ -48,21 +48,21 @@ type attempt struct {
 // attempts remembers the calls that failed, and the creates that succeeded until a list shows the route.
 type attempts map[call]*attempt
 
-// due reports whether a call may be made now.
-func (a attempts) due(c call, now time.Time) bool {
+// isDue reports whether a call may be made now.
+func (a attempts) isDue(c call, now time.Time) bool {
 	known := a[c]
 	return known == nil || !known.next.After(now)
 }
 
-// failed reports whether a call has failed and not succeeded since. A black hole is no failure to tell users about: the
-// cloud took the route.
-func (a attempts) failed(c call) bool {
+// hasFailed reports whether a call has failed and not succeeded since. A black hole is no failure to tell users about:
+// the cloud took the route.
+func (a attempts) hasFailed(c call) bool {
 	known := a[c]
 	return known != nil && known.failures > 0 && !known.relapsed && !known.made
 }
 
-// fail notes a failure of a call that was begun at some time.
-func (a attempts) fail(c call, err error, begun, now time.Time) {
+// recordFailure notes a failure of a call that was begun at some time.
+func (a attempts) recordFailure(c call, err error, begun, now time.Time) {
 	known := a[c]
 	if known == nil {
 		known = &attempt{begun: begun}
@@ -124,8 +124,8 @@ func (a attempts) observe(routes []*cloudprovider.Route, ignored map[destination
 	}
 }
 
-// keep forgets the failed calls that are no longer wanted.
-func (a attempts) keep(wanted map[call]bool) {
+// dropUnwanted forgets the failed calls that are no longer wanted.
+func (a attempts) dropUnwanted(wanted map[call]bool) {
 	for c, known := range a {
 		if !wanted[c] && !known.made {
 			delete(a, c)

@@ -34,14 +34,14 @@ func (a attempts) choose(c change, now time.Time) change {
 	due := change{destination: c.destination}
 	relapsed := false
 	for _, creation := range c.creates {
-		if call := createOf(c.destination, creation); a.due(call, now) {
+		if call := createOf(c.destination, creation); a.isDue(call, now) {
 			due.creates = append(due.creates, creation)
 		} else {
 			relapsed = relapsed || a[call].relapsed
 		}
 	}
 	for _, route := range c.deletes {
-		if a.due(deleteOf(c.destination, route), now) && !(route.Blackhole && relapsed) {
+		if a.isDue(deleteOf(c.destination, route), now) && !(route.Blackhole && relapsed) {
 			due.deletes = append(due.deletes, route)
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Controller) makeChange(ctx, calls context.Context, change change) (chan
 		err := c.tracked(calls, what, func(ctx context.Context) error {
 			return c.routes.DeleteRoute(ctx, c.clusterName, route)
 		})
-		if final(calls, err) {
+		if isFinal(calls, err) {
 			return changed, false
 		}
 		c.deleted(change.destination, route, begun, err)
@@ -93,7 +93,7 @@ func (c *Controller) makeChange(ctx, calls context.Context, change change) (chan
 		err := c.tracked(calls, what, func(ctx context.Context) error {
 			return c.routes.CreateRoute(cloud.WithInputs(ctx, creation.node), c.clusterName, hint, route)
 		})
-		if final(calls, err) {
+		if isFinal(calls, err) {
 			return changed, false
 		}
 		c.created(change.destination, creation, route, begun, err)
@@ -123,7 +123,7 @@ func (c *Controller) deleted(d destination, route *cloudprovider.Route, begun ti
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.attempts.fail(deleteOf(d, route), err, begun, c.clock.Now())
+		c.attempts.recordFailure(deleteOf(d, route), err, begun, c.clock.Now())
 		return
 	}
 	c.attempts.succeed(deleteOf(d, route), begun, c.clock.Now())
@@ -140,7 +140,7 @@ func (c *Controller) created(d destination, creation creation, route *cloudprovi
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.attempts.fail(createOf(d, creation), err, begun, c.clock.Now())
+		c.attempts.recordFailure(createOf(d, creation), err, begun, c.clock.Now())
 		return
 	}
 	since := c.attempts.succeed(createOf(d, creation), begun, c.clock.Now())
@@ -194,7 +194,7 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// final reports whether an error, if it is one, says that this process may no longer act.
-func final(calls context.Context, err error) bool {
+// isFinal reports whether an error, if it is one, says that this process may no longer act.
+func isFinal(calls context.Context, err error) bool {
 	return err != nil && (errors.Is(err, election.ErrFenced) || calls.Err() != nil)
 }

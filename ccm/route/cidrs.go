@@ -34,9 +34,9 @@ func ClusterCIDRs(value string) ([]*net.IPNet, error) {
 	return cidrs, nil
 }
 
-// responsible reports whether a route is the cluster's to delete: whether it begins or ends in the cluster's range.
+// ownsRoute reports whether a route is the cluster's to delete: whether it begins or ends in the cluster's range.
 // Others may be in the same table.
-func responsible(clusterCIDRs []*net.IPNet, route *cloudprovider.Route) bool {
+func ownsRoute(clusterCIDRs []*net.IPNet, route *cloudprovider.Route) bool {
 	_, cidr, err := netutils.ParseCIDRSloppy(route.DestinationCIDR)
 	if err != nil {
 		return false
@@ -55,7 +55,7 @@ func responsible(clusterCIDRs []*net.IPNet, route *cloudprovider.Route) bool {
 
 // isOurs reports whether a route to a destination would be the cluster's to delete.
 func isOurs(d destination, clusterCIDRs []*net.IPNet) bool {
-	return responsible(clusterCIDRs, &cloudprovider.Route{DestinationCIDR: string(d)})
+	return ownsRoute(clusterCIDRs, &cloudprovider.Route{DestinationCIDR: string(d)})
 }
 
 // destination is where a route leads, in one spelling. Clouds and nodes write IPv6 differently, and a route in another

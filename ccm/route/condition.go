@@ -79,7 +79,7 @@ func judgeNode(n needs, a attempts) verdict {
 		return lacking
 	}
 	for _, d := range n.missing {
-		if a.failed(createOf(d, creation{node: n.node})) {
+		if a.hasFailed(createOf(d, creation{node: n.node})) {
 			return lacking
 		}
 	}
@@ -155,7 +155,7 @@ func (c *Controller) patch(ctx, calls context.Context, node *corev1.Node, patch 
 	case err == nil:
 		patch.at, patch.failures, patch.next = c.clock.Now(), 0, time.Time{}
 		c.queue.AddAfter(retry, conditionHolds) // by then the cache shows it, or another client has written since
-	case ctx.Err() != nil, final(calls, err):
+	case ctx.Err() != nil, isFinal(calls, err):
 	default:
 		patch.failures++
 		patch.next = c.clock.Now().Add(backoff(patch.failures))

@@ -228,12 +228,12 @@ func (c *Controller) Run(ctx context.Context) {
 	defer stop()
 	c.queue.Add(nodeChange)
 	c.queue.AddAfter(periodic, wait.Jitter(c.period, 0.1))
-	for c.next(ctx, calls) {
+	for c.processNext(ctx, calls) {
 	}
 	c.work.Wait()
 }
 
-func (c *Controller) next(ctx, calls context.Context) bool {
+func (c *Controller) processNext(ctx, calls context.Context) bool {
 	trigger, shutdown := c.queue.Get()
 	if shutdown {
 		return false

@@ -92,8 +92,8 @@ type judging struct {
 	result       judgement
 }
 
-// at is the change for a destination.
-func (j *judging) at(d destination) *change {
+// changeFor is the change for a destination.
+func (j *judging) changeFor(d destination) *change {
 	if j.changes[d] == nil {
 		j.changes[d] = &change{destination: d}
 	}
@@ -123,7 +123,7 @@ func (j *judging) need(node *corev1.Node) needs {
 		j.wanted[d][name] = node
 		if !has {
 			need.missing = append(need.missing, d)
-			j.at(d).creates = append(j.at(d).creates, creation{node, cidr})
+			j.changeFor(d).creates = append(j.changeFor(d).creates, creation{node, cidr})
 		}
 	}
 	return need
@@ -134,26 +134,26 @@ func (j *judging) route(d destination, route seen) {
 	node := j.wanted[d][route.TargetNode]
 	switch {
 	case route.made:
-		if node == nil || !sameAddresses(node.Status.Addresses, route.TargetNodeAddresses) {
+		if node == nil || !hasSameAddresses(node.Status.Addresses, route.TargetNodeAddresses) {
 			j.result.relist = append(j.result.relist, d)
 		}
-	case node != nil && leadsTo(route, node, j.clusterCIDRs), !responsible(j.clusterCIDRs, route.Route):
+	case node != nil && leadsTo(route, node, j.clusterCIDRs), !ownsRoute(j.clusterCIDRs, route.Route):
 	default:
-		j.at(d).deletes = append(j.at(d).deletes, route.Route)
+		j.changeFor(d).deletes = append(j.changeFor(d).deletes, route.Route)
 	}
 }
 
 // leadsTo reports whether a route to a node's podCIDR serves the node. A black hole that is not ours to delete is left
 // as it is.
 func leadsTo(route seen, node *corev1.Node, clusterCIDRs []*net.IPNet) bool {
-	if route.TargetNode != types.NodeName(node.Name) || route.Blackhole && responsible(clusterCIDRs, route.Route) {
+	if route.TargetNode != types.NodeName(node.Name) || route.Blackhole && ownsRoute(clusterCIDRs, route.Route) {
 		return false
 	}
-	return route.made || !route.EnableNodeAddresses || sameAddresses(node.Status.Addresses, route.TargetNodeAddresses)
+	return route.made || !route.EnableNodeAddresses || hasSameAddresses(node.Status.Addresses, route.TargetNodeAddresses)
 }
 
-// sameAddresses ignores the order, as upstream does: clouds sort addresses.
-func sameAddresses(a, b []corev1.NodeAddress) bool {
+// hasSameAddresses ignores the order, as upstream does: clouds sort addresses.
+func hasSameAddresses(a, b []corev1.NodeAddress) bool {
 	return len(a) == len(b) &&
 		!slices.ContainsFunc(a, func(address corev1.NodeAddress) bool { return !slices.Contains(b, address) })
 }

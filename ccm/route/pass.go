@@ -28,7 +28,7 @@ func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 	if c.wantsList(nodes, trigger) {
 		if delay := c.listDelay(trigger); delay > 0 {
 			c.queue.AddAfter(retry, delay)
-			if !c.givenUp() {
+			if !c.hasGivenUp() {
 				c.updateConditions(ctx, calls, nodes)
 				return nil
 			}
@@ -37,17 +37,17 @@ func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 			if err != nil {
 				recordSync(trigger, false, true)
 				c.queue.AddAfter(retry, c.listDelay(retry))
-				if !c.givenUp() {
+				if !c.hasGivenUp() {
 					c.updateConditions(ctx, calls, nodes)
 					return err
 				}
 			}
 		}
 	}
-	due := c.take(nodes)
+	due := c.claimChanges(nodes)
 	// by what was found: a route that is deleted at once would leave its node without a word about it
 	c.updateConditions(ctx, calls, nodes)
-	started := c.start(ctx, calls, trigger, due)
+	started := c.startChanges(ctx, calls, trigger, due)
 	if listed && !started && err == nil {
 		recordSync(trigger, false, false)
 	}
@@ -74,7 +74,7 @@ func (c *Controller) wantsList(nodes []*corev1.Node, trigger string) bool {
 		}
 		c.queue.AddAfter(retry, wait)
 	}
-	for _, due := range c.due(found, now) {
+	for _, due := range c.dueChanges(found, now) {
 		for _, call := range due.calls() {
 			switch known := c.attempts[call]; {
 			case known != nil && known.undone: // no other controller makes it
@@ -108,7 +108,7 @@ func (c *Controller) listDelay(trigger string) time.Duration {
 	return delay
 }
 
-func (c *Controller) givenUp() bool {
+func (c *Controller) hasGivenUp() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.listFails >= listGivenUp
@@ -163,8 +163,8 @@ func (c *Controller) list(calls context.Context) error {
 	return nil
 }
 
-// take decides what to start now, and marks its destinations as busy.
-func (c *Controller) take(nodes []*corev1.Node) []change {
+// claimChanges decides what to start now, and marks its destinations as busy.
+func (c *Controller) claimChanges(nodes []*corev1.Node) []change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
@@ -175,13 +175,13 @@ func (c *Controller) take(nodes []*corev1.Node) []change {
 			wanted[call] = true
 		}
 	}
-	c.attempts.keep(wanted)
+	c.attempts.dropUnwanted(wanted)
 	for call := range wanted {
 		if before := c.attempts[call]; before != nil && before.next.After(now) {
 			c.queue.AddAfter(retry, before.next.Sub(now)) // the queue keeps the earliest
 		}
 	}
-	due := c.due(found, now)
+	due := c.dueChanges(found, now)
 	for _, change := range due {
 		c.busy[change.destination] = true
 	}
@@ -214,9 +214,9 @@ func (c *Controller) current(nodes []*corev1.Node) view {
 	return assumed
 }
 
-// due returns of the changes what can be started now. What is due within the time that events are gathered for is taken
-// along.
-func (c *Controller) due(found judgement, now time.Time) []change {
+// dueChanges returns of the changes what can be started now. What is due within the time that events are gathered for
+// is taken along.
+func (c *Controller) dueChanges(found judgement, now time.Time) []change {
 	var all []change
 	horizon := now.Add(gather)
 	for _, change := range found.changes {
@@ -239,7 +239,7 @@ type round struct {
 	changed bool
 }
 
-func (r *round) ended(changed bool) {
+func (r *round) finishChange(changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changed = r.changed || changed
@@ -248,13 +248,13 @@ func (r *round) ended(changed bool) {
 	}
 }
 
-// start makes the calls for each destination in its own goroutine. It reports whether there was anything to do.
-func (c *Controller) start(ctx, calls context.Context, trigger string, due []change) bool {
+// startChanges makes the calls for each destination in its own goroutine. It reports whether there was anything to do.
+func (c *Controller) startChanges(ctx, calls context.Context, trigger string, due []change) bool {
 	started := &round{trigger: trigger, left: len(due)}
 	for _, change := range due {
 		c.work.Go(func() {
 			if changed, ok := c.makeChange(ctx, calls, change); ok {
-				started.ended(changed)
+				started.finishChange(changed)
 			}
 		})
 	}

@@ -169,7 +169,7 @@ func TestRoutesInsideTheClustersRangeAreItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := responsible(cidrs, &cloudprovider.Route{DestinationCIDR: test.route}); got != test.want {
+		if got := ownsRoute(cidrs, &cloudprovider.Route{DestinationCIDR: test.route}); got != test.want {
 			t.Errorf("responsible for %s in %s: got %t, want %t", test.route, test.cluster, got, test.want)
 		}
 	}

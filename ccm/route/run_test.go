@@ -133,7 +133,7 @@ func FuzzClusterCIDRs(f *testing.F) {
 		if len(cidrs) < 1 || len(cidrs) > 2 {
 			t.Errorf("%q: %d ranges", value, len(cidrs))
 		}
-		responsible(cidrs, &cloudprovider.Route{DestinationCIDR: route})
+		ownsRoute(cidrs, &cloudprovider.Route{DestinationCIDR: route})
 		if d := destinationOf(route); destinationOf(string(d)) != d {
 			t.Errorf("%q has two spellings: %q, %q", route, d, destinationOf(string(d)))
 		}

@@ -17,7 +17,7 @@ func given(interval time.Duration, changes map[float64]change) []float64 {
 	for tick := range 600 { // a minute in tenths
 		now := start.Add(time.Duration(tick) * 100 * time.Millisecond)
 		if what, ok := changes[float64(tick)/10]; ok {
-			b.note(what, now)
+			b.noteChange(what, now)
 		}
 		if gives(&b, now) {
 			times = append(times, float64(tick)/10)
@@ -28,7 +28,7 @@ func given(interval time.Duration, changes map[float64]change) []float64 {
 
 // gives gives a batch that is due at a time, or so soon after it that the steps of a simulation are too long to see it.
 func gives(b *batching, now time.Time) bool {
-	due := b.due()
+	due := b.dueTime()
 	if due.IsZero() || due.After(now.Add(joinDelay)) {
 		return false
 	}
@@ -41,12 +41,12 @@ func TestNodesWhoseEventsComeTogetherAreOneBatch(t *testing.T) {
 	b := batching{window: time.Second, interval: 10 * time.Second}
 	for _, at := range []time.Duration{0, time.Millisecond, 15 * time.Millisecond, 30 * time.Millisecond} {
 		now := noon.Add(at)
-		if due := b.due(); !due.IsZero() && !due.After(now) {
+		if due := b.dueTime(); !due.IsZero() && !due.After(now) {
 			t.Errorf("given after %s, and there is another", at)
 		}
-		b.note(changeJoins, now)
+		b.noteChange(changeJoins, now)
 	}
-	if due, want := b.due(), noon.Add(50*time.Millisecond); !due.Equal(want) {
+	if due, want := b.dueTime(), noon.Add(50*time.Millisecond); !due.Equal(want) {
 		t.Errorf("given at %s, want %s", due, want)
 	}
 }
@@ -169,9 +169,9 @@ func TestNodesThatAreBeingInitialisedAreWaitedFor(t *testing.T) {
 					if e.at != at {
 						continue
 					}
-					b.expect(name, e.coming, now)
+					b.noteComing(name, e.coming, now)
 					if !e.coming && !gone {
-						b.note(changeJoins, now)
+						b.noteChange(changeJoins, now)
 					}
 				}
 				if gives(&b, now) {
@@ -189,14 +189,14 @@ func TestNodesThatAreBeingInitialisedAreWaitedFor(t *testing.T) {
 func TestWhatIsKnownOfComingNodesIsForgottenWhenTheyHaveArrived(t *testing.T) {
 	b := batching{window: time.Second, interval: 10 * time.Second}
 	for i := range 5000 {
-		b.expect(fmt.Sprint(i), true, noon)
-		b.expect(fmt.Sprint(i), true, noon.Add(time.Second)) // an event that changes nothing
+		b.noteComing(fmt.Sprint(i), true, noon)
+		b.noteComing(fmt.Sprint(i), true, noon.Add(time.Second)) // an event that changes nothing
 	}
 	if want := noon.Add(10 * time.Second); !b.arrived().Equal(want) {
 		t.Errorf("nodes are expected until %s, want %s", b.arrived(), want)
 	}
 	for i := range 5000 {
-		b.expect(fmt.Sprint(i), false, noon.Add(2*time.Second))
+		b.noteComing(fmt.Sprint(i), false, noon.Add(2*time.Second))
 	}
 	if !b.arrived().IsZero() || len(b.coming) != 0 || len(b.order) != 0 {
 		t.Errorf("%d and %d nodes are remembered, want none", len(b.coming), len(b.order))

@@ -209,7 +209,7 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	klog.FromContext(ctx).Info("Keeping load balancers", "workers", c.config.Workers)
 	c.adopt(calls, fence)
-	if c.nodes.any() {
+	if c.nodes.hasNodes() {
 		nodeSyncLatency.Observe(0) // upstream counts a pass for the nodes that it finds
 	}
 
@@ -260,7 +260,7 @@ func (c *Controller) adopt(ctx context.Context, fence *election.Fence) {
 		}
 		page, found := c.adopted(service, noted, v)
 		adoptedServices.WithLabelValues(found).Inc()
-		c.book.put(key, page)
+		c.book.putLBState(key, page)
 		if found != foundInLine {
 			c.queue.Add(key)
 		}
@@ -310,7 +310,7 @@ func newNodeViews(lister corelisters.NodeLister) *nodeViews {
 	return &nodeViews{lister: lister, dirty: true}
 }
 
-func (n *nodeViews) changed() {
+func (n *nodeViews) markDirty() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dirty = true
@@ -333,8 +333,8 @@ func (n *nodeViews) view() *view {
 	return n.current
 }
 
-// any reports whether there is a node, member or not.
-func (n *nodeViews) any() bool {
+// hasNodes reports whether there is a node, member or not.
+func (n *nodeViews) hasNodes() bool {
 	nodes, err := n.lister.List(labels.Everything())
 	return err == nil && len(nodes) > 0
 }

@@ -74,7 +74,7 @@ func (c *Controller) findDrift(ctx context.Context) {
 		maps.DeleteFunc(grants, func(_ string, at time.Time) bool { return now.Sub(at) >= grantFor })
 		budget = min(budget+c.config.Options.DriftQPS*now.Sub(last).Seconds(), max(1, c.config.Options.DriftQPS))
 		last = now
-		keys, next := c.book.due(now, grants)
+		keys, next := c.book.dueKeys(now, grants)
 		for len(keys) > 0 && budget >= 1 {
 			budget--
 			grants[keys[0]] = now
@@ -99,14 +99,14 @@ func (c *Controller) soonest() time.Duration {
 	return wait
 }
 
-// due returns the keys of load balancers that are in line and due to be read or ensured, and when the next will be.
+// dueKeys returns the keys of load balancers that are in line and due to be read or ensured, and when the next will be.
 // Those that have waited longest come first.
-func (k *store) due(now time.Time, except map[string]time.Time) (keys []string, next time.Time) {
+func (k *store) dueKeys(now time.Time, except map[string]time.Time) (keys []string, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	next = now.Add(time.Hour)
 	for key, b := range k.pages {
-		if !b.inSync() || b.gone || b.implementedElsewhere {
+		if !b.isInSync() || b.gone || b.implementedElsewhere {
 			continue
 		}
 		if isDue(b.check, now) || isDue(b.resync, now) {
@@ -144,7 +144,7 @@ func (c *Controller) resync(ctx context.Context, key string, service *corev1.Ser
 	// the provider failed, and may have done half of it
 	if after, ok := c.book.get(key); err != nil && ok && after.resync.Equal(page.resync) {
 		after.spec = ""
-		c.book.put(key, after)
+		c.book.putLBState(key, after)
 		c.state.withdraw(ctx, key)
 	}
 	return err
@@ -179,8 +179,8 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 		result, page.spec = "gone", ""
 		page.notFound++
 		logger.Info("The load balancer is gone from the cloud; it is made again")
-	case len(status.Ingress) > 0 && !sameAddresses(status, page.stored) &&
-		(page.seen == nil || !sameAddresses(status, page.seen)):
+	case len(status.Ingress) > 0 && !hasSameAddresses(status, page.stored) &&
+		(page.seen == nil || !hasSameAddresses(status, page.seen)):
 		// A provider whose two answers never agree is believed once: what it said is remembered below, and ensuring is not
 		// repeated for it.
 		result, page.spec = "moved", ""
@@ -190,7 +190,7 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 		page.seen, page.notFound = status, 0
 	}
 	driftChecks.WithLabelValues(result).Inc()
-	c.book.put(key, page)
+	c.book.putLBState(key, page)
 	if page.spec == "" {
 		return c.sync(ctx, key)
 	}
@@ -206,8 +206,8 @@ func wantsLoadBalancer(service *corev1.Service) bool {
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil
 }
 
-// needsCleanup is whether a Service carries the finalizer of a load balancer that it no longer needs. Its class does
-// not matter: the finalizer is what keeps the Service from going, and no other controller may remove it.
+// needsCleanup reports whether a Service carries the finalizer of a load balancer that it no longer needs. Its class
+// does not matter: the finalizer is what keeps the Service from going, and no other controller may remove it.
 func needsCleanup(service *corev1.Service) bool {
 	return servicehelper.HasLBFinalizer(service) &&
 		(service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer)
@@ -264,7 +264,7 @@ func specPrint(service *corev1.Service) string {
 	return digest(d)
 }
 
-// needsUpdate is whether a change of a Service is one that its load balancer has to follow.
+// needsUpdate reports whether a change of a Service is one that its load balancer has to follow.
 func needsUpdate(before, now *corev1.Service) bool {
 	if wantsLoadBalancer(before) != wantsLoadBalancer(now) {
 		return true
@@ -295,13 +295,13 @@ func normal(status *corev1.LoadBalancerStatus) *corev1.LoadBalancerStatus {
 	return out
 }
 
-func sameStatus(a, b *corev1.LoadBalancerStatus) bool {
+func isSameStatus(a, b *corev1.LoadBalancerStatus) bool {
 	return equality.Semantic.DeepEqual(normal(a).Ingress, normal(b).Ingress)
 }
 
-// sameAddresses reports whether two statuses name the same addresses, in any order and whatever else they say of them.
-// Providers fill ports and modes in when they ensure, and not always when they are asked.
-func sameAddresses(a, b *corev1.LoadBalancerStatus) bool {
+// hasSameAddresses reports whether two statuses name the same addresses, in any order and whatever else they say of
+// them. Providers fill ports and modes in when they ensure, and not always when they are asked.
+func hasSameAddresses(a, b *corev1.LoadBalancerStatus) bool {
 	return slices.Equal(addresses(a), addresses(b))
 }
 
@@ -362,7 +362,7 @@ func judgeGone(f facts) operation {
 	switch {
 	case !f.known, f.page.gone:
 		return opNone
-	case f.page.cleaning, f.page.tried && !f.page.inSync(): // what it has in the cloud is not what anybody wants to keep
+	case f.page.cleaning, f.page.tried && !f.page.isInSync(): // what it has in the cloud is not what anybody wants to keep
 		return opDelete
 	}
 	return opOrphan
@@ -390,13 +390,13 @@ func judgeWanted(f facts) operation {
 // deviates is whether a Service's status is not what this process wrote. A cache that has not seen the write yet shows
 // nothing.
 func deviates(service *corev1.Service, page lbState) bool {
-	return page.stored != nil && !older(service.ResourceVersion, page.version) &&
-		!sameStatus(&service.Status.LoadBalancer, page.stored)
+	return page.stored != nil && !isOlderVersion(service.ResourceVersion, page.version) &&
+		!isSameStatus(&service.Status.LoadBalancer, page.stored)
 }
 
-// relevant is whether a changed Service is worth looking at. Others must not be: a look at one that failed would not
-// wait for its back-off.
-func relevant(before, now *corev1.Service, known bool, page lbState) bool {
+// isRelevantUpdate reports whether a changed Service is worth looking at. Others must not be: a look at one that failed
+// would not wait for its back-off.
+func isRelevantUpdate(before, now *corev1.Service, known bool, page lbState) bool {
 	return before.UID != now.UID ||
 		needsUpdate(before, now) ||
 		needsCleanup(now) && !needsCleanup(before) ||
@@ -412,8 +412,8 @@ func repairDelay(repairs int) time.Duration {
 	return min(minRetryDelay<<min(repairs-1, 10), maxRetryDelay)
 }
 
-// older is whether a resource version comes before another. What cannot be compared does not.
-func older(version, than string) bool {
+// isOlderVersion reports whether a resource version comes before another. What cannot be compared does not.
+func isOlderVersion(version, than string) bool {
 	a, b := parseVersion(version), parseVersion(than)
 	return a != 0 && b != 0 && a < b
 }

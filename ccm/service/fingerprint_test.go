@@ -135,10 +135,10 @@ func TestStatusesAreComparedAsTheAPIServerGivesThem(t *testing.T) {
 		"two times none":                     {&corev1.LoadBalancerStatus{}, &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{}}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := sameStatus(tc.a, tc.b); got != tc.status {
+			if got := isSameStatus(tc.a, tc.b); got != tc.status {
 				t.Errorf("same status: %t, want %t", got, tc.status)
 			}
-			if got := sameAddresses(tc.a, tc.b); got != tc.addressOnly {
+			if got := hasSameAddresses(tc.a, tc.b); got != tc.addressOnly {
 				t.Errorf("same addresses: %t, want %t", got, tc.addressOnly)
 			}
 		})

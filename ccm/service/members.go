@@ -30,7 +30,7 @@ type eligibility struct {
 
 // standingOf judges one node. Whether it is ready does not matter (KEP-3458), nor whether it may be scheduled to.
 func standingOf(node *corev1.Node) eligibility {
-	s := eligibility{included: !excluded(node), leaving: node.DeletionTimestamp != nil, providerID: node.Spec.ProviderID}
+	s := eligibility{included: !isExcluded(node), leaving: node.DeletionTimestamp != nil, providerID: node.Spec.ProviderID}
 	for _, taint := range node.Spec.Taints {
 		switch taint.Key {
 		case taintToBeDeleted:
@@ -42,8 +42,8 @@ func standingOf(node *corev1.Node) eligibility {
 	return s
 }
 
-// excluded is whether a node's label keeps it out of load balancers. What is not a boolean does.
-func excluded(node *corev1.Node) bool {
+// isExcluded reports whether a node's label keeps it out of load balancers. What is not a boolean does.
+func isExcluded(node *corev1.Node) bool {
 	value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]
 	if !labelled {
 		return false
@@ -55,10 +55,10 @@ func excluded(node *corev1.Node) bool {
 // counts is whether the node is a member, or would be if it were not leaving.
 func (s eligibility) counts() bool { return s.included && !s.waiting }
 
-func (s eligibility) member() bool { return s.counts() && !s.leaving }
+func (s eligibility) isMember() bool { return s.counts() && !s.leaving }
 
-// coming is whether the node will be a member once it is initialised.
-func (s eligibility) coming() bool { return s.included && s.waiting && !s.leaving }
+// becomesMember is whether the node will be a member once it is initialised.
+func (s eligibility) becomesMember() bool { return s.included && s.waiting && !s.leaving }
 
 // change is what a node event may mean for load balancers.
 type change int
@@ -76,7 +76,7 @@ func changeOf(before, now eligibility) change {
 	switch {
 	case before.counts() && !now.counts():
 		return changeLeaves
-	case now.member() && (!before.member() || before.providerID != now.providerID):
+	case now.isMember() && (!before.isMember() || before.providerID != now.providerID):
 		return changeJoins
 	}
 	return changeNone
@@ -117,7 +117,7 @@ func buildView(nodes []*corev1.Node, last *memberSet) (*view, []*corev1.Node) {
 		s := standingOf(node)
 		s.waiting = s.waiting && !last.has(node.Name, s.providerID)
 		switch {
-		case s.member():
+		case s.isMember():
 			ids[node.Name] = s.providerID
 			members = append(members, node)
 		case s.counts():

@@ -45,7 +45,7 @@ func TestWhichNodesAreMembers(t *testing.T) {
 		{"one that is not initialised an hour after it joined", node("n", joinedAt(noon.Add(-time.Hour)), uninitialised), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := standingOf(tc.node).member(); got != tc.want {
+			if got := standingOf(tc.node).isMember(); got != tc.want {
 				t.Errorf("member: %t, want %t", got, tc.want)
 			}
 		})

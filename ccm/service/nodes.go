@@ -46,7 +46,7 @@ type comer struct {
 	since time.Time
 }
 
-func (b *batching) note(what change, now time.Time) {
+func (b *batching) noteChange(what change, now time.Time) {
 	switch what {
 	case changeJoins:
 		b.lastJoin = now
@@ -61,8 +61,8 @@ func (b *batching) note(what change, now time.Time) {
 	}
 }
 
-// expect notes whether a node is on its way to be a member, and reports whether that is news.
-func (b *batching) expect(name string, coming bool, now time.Time) bool {
+// noteComing notes whether a node is on its way to be a member, and reports whether that is news.
+func (b *batching) noteComing(name string, coming bool, now time.Time) bool {
 	if _, known := b.coming[name]; known == coming {
 		return false
 	}
@@ -107,8 +107,8 @@ func (b *batching) isFirst() bool {
 	return !b.firstJoin.Before(later(b.burst, b.joinsGiven).Add(b.period()))
 }
 
-// due is when the load balancers are to be given what has changed; zero when nothing has.
-func (b *batching) due() time.Time {
+// dueTime is when the load balancers are to be given what has changed; zero when nothing has.
+func (b *batching) dueTime() time.Time {
 	var due time.Time
 	if !b.firstJoin.IsZero() {
 		due = b.joinsDue()
@@ -185,12 +185,12 @@ func newBatcher(clock clock.WithTicker, window, interval time.Duration) *batcher
 	return &batcher{clock: clock, poke: make(chan struct{}, 1), state: batching{window: window, interval: interval}}
 }
 
-// note takes what an event means for load balancers, and whether the node is on its way to be a member.
-func (b *batcher) note(name string, coming bool, what change) {
+// noteEvent takes what an event means for load balancers, and whether the node is on its way to be a member.
+func (b *batcher) noteEvent(name string, coming bool, what change) {
 	b.mu.Lock()
 	now := b.clock.Now()
-	news := b.state.expect(name, coming, now)
-	b.state.note(what, now)
+	news := b.state.noteComing(name, coming, now)
+	b.state.noteChange(what, now)
 	b.mu.Unlock()
 	if !news && what == changeNone {
 		return
@@ -227,7 +227,7 @@ func (b *batcher) run(ctx context.Context, give func()) {
 // wait gives a batch that is due, or returns for how long the next is not.
 func (b *batcher) wait(give func()) (time.Duration, bool) {
 	b.mu.Lock()
-	due := b.state.due()
+	due := b.state.dueTime()
 	now := b.clock.Now()
 	ready := !due.IsZero() && !due.After(now)
 	if ready {
@@ -280,7 +280,7 @@ func (r *rounds) beginRound(keys []string, now time.Time) {
 	}
 	next := &round{begun: now, left: len(keys)}
 	for _, key := range keys {
-		r.end(key, now)
+		r.leaveRound(key, now)
 		r.open[key] = next
 	}
 	if len(keys) == 0 {
@@ -291,10 +291,10 @@ func (r *rounds) beginRound(keys []string, now time.Time) {
 func (r *rounds) done(key string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end(key, now)
+	r.leaveRound(key, now)
 }
 
-func (r *rounds) end(key string, now time.Time) {
+func (r *rounds) leaveRound(key string, now time.Time) {
 	open, ok := r.open[key]
 	if !ok {
 		return
@@ -353,7 +353,7 @@ func (c *Controller) serviceUpdated(before, now any) {
 		return
 	}
 	page, known := c.book.get(keyOf(is))
-	if relevant(was, is, known, page) {
+	if isRelevantUpdate(was, is, known, page) {
 		c.queue.Add(keyOf(is))
 	}
 }
@@ -364,7 +364,7 @@ func (c *Controller) serviceDeleted(last any) {
 		return
 	}
 	// One that fails is in its back-off, and is looked at when that is over.
-	if page, known := c.book.get(key); known && (page.inSync() || !page.tried) {
+	if page, known := c.book.get(key); known && (page.isInSync() || !page.tried) {
 		c.queue.Add(key)
 	}
 }
@@ -385,10 +385,10 @@ func (c *Controller) nodeChanged(before, now any) {
 	if was == is {
 		return // a heartbeat
 	}
-	c.nodes.changed()
+	c.nodes.markDirty()
 	what := changeNone
 	if c.running.Load() {
 		what = changeOf(was, is)
 	}
-	c.batcher.note(name, is.coming(), what) // a standby knows, too, who is on the way: it may lead in a moment
+	c.batcher.noteEvent(name, is.becomesMember(), what) // a standby knows, too, who is on the way: it may lead in a moment
 }

@@ -32,10 +32,10 @@ func manyOrphans(book *store) {
 
 func TestOfServicesThatAreGoneABoundedNumberIsRemembered(t *testing.T) {
 	book := newBook()
-	book.put("default/web", lbState{uid: "web", service: service("web"), spec: "s"})
+	book.putLBState("default/web", lbState{uid: "web", service: service("web"), spec: "s"})
 	book.orphan("default/first", lbState{uid: "first", service: service("first"), spec: "s"})
 	book.orphan("default/back", lbState{uid: "back", service: service("back"), spec: "s"})
-	book.put("default/back", lbState{uid: "back", service: service("back"), spec: "s"}) // it was only not seen for a while
+	book.putLBState("default/back", lbState{uid: "back", service: service("back"), spec: "s"}) // it was only not seen for a while
 	manyOrphans(book)
 	known := func(name string) bool { _, ok := book.get("default/" + name); return ok }
 	if len(book.pages) != maxOrphans+2 || len(book.orphans) != maxOrphans || known("first") {
@@ -46,7 +46,7 @@ func TestOfServicesThatAreGoneABoundedNumberIsRemembered(t *testing.T) {
 			t.Errorf("%s is forgotten", name)
 		}
 	}
-	book.drop("default/gone0500")
+	book.dropLBState("default/gone0500")
 	if len(book.orphans) != maxOrphans-1 || known("gone0500") {
 		t.Errorf("%d orphans after one was dropped", len(book.orphans))
 	}

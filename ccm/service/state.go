@@ -187,10 +187,10 @@ func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entr
 // there are two leases, and another manager may have held either meanwhile. The time may have lost its fraction of a
 // second on the way.
 func (s *state) believes(d *document) bool {
-	return !s.adoptedAt.IsZero() && s.sameAdoption(d) && d.Epoch <= s.epoch
+	return !s.adoptedAt.IsZero() && s.isSameAdoption(d) && d.Epoch <= s.epoch
 }
 
-func (s *state) sameAdoption(d *document) bool {
+func (s *state) isSameAdoption(d *document) bool {
 	apart := d.AdoptedAt.Sub(s.adoptedAt)
 	return d.Lease == s.lease && apart > -time.Second && apart < time.Second
 }
@@ -206,31 +206,31 @@ func (s *state) read(ctx context.Context) (*document, error) {
 		return nil, fmt.Errorf("getting ConfigMap %q: %w", s.name, err)
 	}
 	s.object = cm
-	return decode(cm.BinaryData[stateKey]), nil
+	return decodeDocument(cm.BinaryData[stateKey]), nil
 }
 
-// note keeps that a load balancer is in line.
-func (s *state) note(key string, e entry) {
+// putEntry keeps that a load balancer is in line.
+func (s *state) putEntry(key string, e entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old, ok := s.entries[key]; s.off || ok && old.Print == e.Print && old.members == e.members {
 		return
 	}
 	s.entries[key] = e
-	s.changed()
+	s.markChanged()
 }
 
-// drop forgets a load balancer that no Service needs any more.
-func (s *state) drop(key string) {
+// dropEntry forgets a load balancer that no Service needs any more.
+func (s *state) dropEntry(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.entries[key]; ok && !s.off {
 		delete(s.entries, key)
-		s.changed()
+		s.markChanged()
 	}
 }
 
-func (s *state) changed() {
+func (s *state) markChanged() {
 	s.changes++
 	select {
 	case s.poke <- struct{}{}:
@@ -253,7 +253,7 @@ func (s *state) withdraw(ctx context.Context, keys ...string) {
 	upTo, ready := s.changes, !s.off && !s.clock.Now().Before(s.retryAt)
 	s.mu.Unlock()
 	if needed && ready {
-		s.commit(ctx, upTo)
+		s.commitChanges(ctx, upTo)
 	}
 }
 
@@ -286,15 +286,15 @@ func (s *state) flush(ctx context.Context) time.Duration {
 	if wait > 0 {
 		return wait
 	}
-	if !s.commit(ctx, upTo) {
+	if !s.commitChanges(ctx, upTo) {
 		return stateRetry
 	}
 	return 0
 }
 
-// commit writes the document, unless another worker has since its content changed. It is false when that failed and may
-// be tried again.
-func (s *state) commit(ctx context.Context, upTo uint64) bool {
+// commitChanges writes the document, unless another worker has since its content changed. It is false when that failed
+// and may be tried again.
+func (s *state) commitChanges(ctx context.Context, upTo uint64) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.Lock()
@@ -351,7 +351,7 @@ var errSuperseded = errors.New("a later leader has written")
 // write stores entries and returns the keys of those that it had room for. It never replaces what it has not read or
 // written itself.
 func (s *state) write(ctx context.Context, entries map[string]entry) (map[string]bool, error) {
-	data, keys, err := encode(document{Lease: s.lease, AdoptedAt: s.adoptedAt, Epoch: s.epoch}, entries)
+	data, keys, err := encodeDocument(document{Lease: s.lease, AdoptedAt: s.adoptedAt, Epoch: s.epoch}, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -373,7 +373,7 @@ func (s *state) write(ctx context.Context, entries map[string]entry) (map[string
 			if readErr != nil {
 				return nil, readErr
 			}
-			if d != nil && (s.sameAdoption(d) && d.Epoch > s.epoch || !s.sameAdoption(d) && d.AdoptedAt.After(s.adoptedAt)) {
+			if d != nil && (s.isSameAdoption(d) && d.Epoch > s.epoch || !s.isSameAdoption(d) && d.AdoptedAt.After(s.adoptedAt)) {
 				return nil, errSuperseded
 			}
 		default:

@@ -65,7 +65,7 @@ func (c *Controller) writeStatus(ctx context.Context, key string, service *corev
 	if latest, err := c.lookUp(key); err == nil && latest != nil && latest.UID == service.UID {
 		service = latest // the call may have taken minutes
 	}
-	if !sameStatus(&service.Status.LoadBalancer, page.status) {
+	if !isSameStatus(&service.Status.LoadBalancer, page.status) {
 		written, err := c.patch(ctx, service, func(s *corev1.Service) { s.Status.LoadBalancer = *page.status.DeepCopy() })
 		if apierrors.IsNotFound(err) { // it went, and its event is passed over while its load balancer is worked on
 			c.queue.AddAfter(key, minRetryDelay)
@@ -78,8 +78,8 @@ func (c *Controller) writeStatus(ctx context.Context, key string, service *corev
 	}
 	// What the API server made of it counts from here on: an old one drops fields that it does not know.
 	page.stored, page.version = &service.Status.LoadBalancer, service.ResourceVersion
-	c.book.put(key, page)
-	c.note(key, page)
+	c.book.putLBState(key, page)
+	c.noteInSync(key, page)
 	return nil
 }
 
@@ -103,10 +103,10 @@ func (c *Controller) repairStatus(ctx context.Context, key string, service *core
 	return c.writeStatus(ctx, key, service, page)
 }
 
-// note tells the next leader that a load balancer is in line.
-func (c *Controller) note(key string, page lbState) {
-	if page.inSync() && !page.implementedElsewhere && !page.gone {
-		c.state.note(key, entry{Print: c.state.print(page.spec, page.stored), members: page.members.hash})
+// noteInSync tells the next leader that a load balancer is in line.
+func (c *Controller) noteInSync(key string, page lbState) {
+	if page.isInSync() && !page.implementedElsewhere && !page.gone {
+		c.state.putEntry(key, entry{Print: c.state.print(page.spec, page.stored), members: page.members.hash})
 	}
 }
 

@@ -49,13 +49,13 @@ type lbState struct {
 	repaired time.Time
 }
 
-// inSync is whether the load balancer is known to be what its Service asked for when it was last looked at.
-func (b lbState) inSync() bool {
+// isInSync reports whether the load balancer is known to be what its Service asked for when it was last looked at.
+func (b lbState) isInSync() bool {
 	return b.gone || b.spec != "" && (b.stored != nil || b.implementedElsewhere)
 }
 
-// isMade is whether something of the load balancer may be in the cloud by this process or the leader before it. Else it
-// is only known to be asked for.
+// isMade reports whether something of the load balancer may be in the cloud by this process or the leader before it.
+// Else it is only known to be asked for.
 func (b lbState) isMade() bool { return b.tried || b.spec != "" }
 
 // store is what this process knows of all load balancers, by the keys of their Services. Only the one worker that has a
@@ -83,7 +83,7 @@ func (k *store) get(key string) (lbState, bool) {
 	return b, ok
 }
 
-func (k *store) put(key string, b lbState) {
+func (k *store) putLBState(key string, b lbState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.remove(key)
@@ -97,7 +97,7 @@ func (k *store) put(key string, b lbState) {
 	}
 }
 
-func (k *store) drop(key string) {
+func (k *store) dropLBState(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.remove(key)
@@ -124,10 +124,10 @@ func (k *store) orphan(key string, page lbState) {
 		gone:                 true,
 	}
 	if !page.isMade() || kept.service.Size() > maxOrphanBytes {
-		k.drop(key) // without all annotations the provider could delete something else
+		k.dropLBState(key) // without all annotations the provider could delete something else
 		return
 	}
-	k.put(key, kept)
+	k.putLBState(key, kept)
 }
 
 // remains is what of a Service that is gone says how its load balancer was made.
@@ -139,7 +139,7 @@ func remains(service *corev1.Service) *corev1.Service {
 }
 
 func (k *store) count(key string, by int) {
-	if b, ok := k.pages[key]; ok && !b.inSync() {
+	if b, ok := k.pages[key]; ok && !b.isInSync() {
 		k.pending += by
 		pendingServices.Set(float64(k.pending))
 	}
@@ -189,10 +189,10 @@ type document struct {
 	Services  map[string]entry `json:"services"`
 }
 
-// decode returns nil for what is no document: a next leader then ensures everything, and writes one. Of a document that
-// a later version wrote it returns the leader, so that an older leader does not overwrite it. It returns no Service:
-// the document may say that one is not in line after all.
-func decode(packed []byte) *document { return decodeWithin(packed, maxMemory) }
+// decodeDocument returns nil for what is no document: a next leader then ensures everything, and writes one. Of a
+// document that a later version wrote it returns the leader, so that an older leader does not overwrite it. It returns
+// no Service: the document may say that one is not in line after all.
+func decodeDocument(packed []byte) *document { return decodeWithin(packed, maxMemory) }
 
 // decodeWithin is decode with a limit of memory in bytes.
 func decodeWithin(packed []byte, memory int64) *document {
@@ -231,8 +231,8 @@ func (d *document) entries() map[string]entry {
 	return out
 }
 
-// encode packs entries, in the order of their keys, as far as they fit.
-func encode(d document, entries map[string]entry) ([]byte, map[string]bool, error) {
+// encodeDocument packs entries, in the order of their keys, as far as they fit.
+func encodeDocument(d document, entries map[string]entry) ([]byte, map[string]bool, error) {
 	d.Schema = documentSchema
 	keys := slices.Sorted(maps.Keys(entries))
 	for {
@@ -280,6 +280,6 @@ func pack(d document) ([]byte, error) {
 func (k *store) noteAsked(key string, asked bool) {
 	if page, known := k.get(key); known && page.asked != asked {
 		page.asked = asked
-		k.put(key, page)
+		k.putLBState(key, page)
 	}
 }

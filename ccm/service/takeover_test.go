@@ -189,7 +189,7 @@ func TestAnEntryIsWithdrawnBeforeTheCallThatMakesItUntrue(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			d := decode(cm.BinaryData[stateKey])
+			d := decodeDocument(cm.BinaryData[stateKey])
 			if d == nil {
 				return errors.New("there is no document")
 			}
@@ -399,7 +399,7 @@ func TestADocumentIsBounded(t *testing.T) {
 	for i := range 40_000 {
 		entries[fmt.Sprintf("namespace-%d/service-%d", i%100, i)] = entry{Print: digest(i), members: digest(i % 3)}
 	}
-	data, kept, err := encode(document{}, entries)
+	data, kept, err := encodeDocument(document{}, entries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func TestOfADocumentOfALaterVersionOnlyItsLeaderIsBelieved(t *testing.T) {
 			if err := errors.Join(json.NewEncoder(zip).Encode(c.document), zip.Close()); err != nil {
 				t.Fatal(err)
 			}
-			d := decode(packed.Bytes())
+			d := decodeDocument(packed.Bytes())
 			if d == nil || d.Lease != "l" || d.Epoch != 7 || len(d.entries()) != c.entries {
 				t.Errorf("%+v", d)
 			}
@@ -489,17 +489,17 @@ func TestADocumentOfNothingTakesNoGigabytes(t *testing.T) {
 	for i := range 30_000 {
 		many[fmt.Sprintf("namespace-%d/service-%d", i%100, i)] = entry{Print: digest(i), members: digest(i % 50)}
 	}
-	packed, kept, err := encode(document{Lease: "l"}, many)
+	packed, kept, err := encodeDocument(document{Lease: "l"}, many)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := decode(packed); d == nil || len(d.entries()) != len(kept) {
+	if d := decodeDocument(packed); d == nil || len(d.entries()) != len(kept) {
 		t.Errorf("the largest document that is written is not read: %d Services were kept", len(kept))
 	}
 }
 
 func FuzzADocumentThatSomebodyWrote(f *testing.F) {
-	good, _, err := encode(document{Epoch: 1}, map[string]entry{"default/web": {Print: "p", members: "m"}})
+	good, _, err := encodeDocument(document{Epoch: 1}, map[string]entry{"default/web": {Print: "p", members: "m"}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -507,7 +507,7 @@ func FuzzADocumentThatSomebodyWrote(f *testing.F) {
 	f.Add([]byte("?"))
 	f.Add(good[:len(good)/2])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := decode(data)
+		d := decodeDocument(data)
 		if d == nil {
 			return
 		}

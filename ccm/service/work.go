@@ -84,7 +84,7 @@ func (c *Controller) requeue(ctx context.Context, key string, err error) {
 	}
 }
 
-// isLeaving is whether the load balancer of a Service is to be deleted.
+// isLeaving reports whether the load balancer of a Service is to be deleted.
 func (c *Controller) isLeaving(key string) bool {
 	service, err := c.lookUp(key)
 	return err == nil && (service == nil || needsCleanup(service))
@@ -101,7 +101,7 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	switch chooseOperation(facts{service: service, known: known, page: page, view: c.nodes.view(), now: now}) {
 	case opOrphan:
 		c.book.orphan(key, page)
-		c.state.drop(key)
+		c.state.dropEntry(key)
 	case opDelete:
 		return c.removeGone(ctx, key, page)
 	case opReplace:
@@ -181,7 +181,7 @@ func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Ser
 	page.tried = true
 	page.cleaning = false
 	page.gone = false
-	c.book.put(key, page)
+	c.book.putLBState(key, page)
 	c.state.withdraw(ctx, key)
 	if err := c.addFinalizer(ctx, service); err != nil {
 		return fmt.Errorf("failed to add load balancer cleanup finalizer: %w", err)
@@ -207,15 +207,15 @@ func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Se
 	if isElsewhere(err) {
 		klog.FromContext(ctx).V(4).Info("Another controller implements the load balancer", "service", key)
 		page.implementedElsewhere, page.status, page.stored, page.seen = true, nil, nil, nil
-		c.book.put(key, page)
+		c.book.putLBState(key, page)
 		return nil
 	}
 	c.schedule(&page)
-	if page.status == nil || !sameAddresses(status, page.status) {
+	if page.status == nil || !hasSameAddresses(status, page.status) {
 		page.notFound = 0 // ensuring it has changed something
 	}
 	page.status, page.stored = status, nil
-	c.book.put(key, page)
+	c.book.putLBState(key, page)
 	if !quiet {
 		c.recorder.Event(service, corev1.EventTypeNormal, reasonEnsured, "Ensured load balancer")
 	}
@@ -243,8 +243,8 @@ func (c *Controller) update(ctx context.Context, key string, service *corev1.Ser
 		return c.notUpdated(ctx, key, service, page, nodes, err)
 	}
 	page.members = v.set
-	c.book.put(key, page)
-	c.note(key, page)
+	c.book.putLBState(key, page)
+	c.noteInSync(key, page)
 	c.catchUp(key, page, batch)
 	return nil
 }
@@ -258,7 +258,7 @@ func (c *Controller) notUpdated(
 	err error,
 ) error {
 	page.spec = ""
-	c.book.put(key, page)
+	c.book.putLBState(key, page)
 	if isFinal(ctx, err) {
 		return err
 	}
@@ -295,7 +295,7 @@ func (c *Controller) catchUp(key string, page lbState, batch uint64) {
 // cleanup deletes the load balancer of a Service that wants it no more, and then lets the Service go.
 func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	page.uid, page.service, page.spec, page.stored, page.cleaning, page.gone = service.UID, service, "", nil, true, false
-	c.book.put(key, page)
+	c.book.putLBState(key, page)
 	_, exists, err := c.cloud.get(ctx, service)
 	if err != nil && !isElsewhere(err) {
 		return fmt.Errorf("failed to check if load balancer exists before cleanup: %w", err)
@@ -313,7 +313,7 @@ func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Se
 		return fmt.Errorf("failed to remove load balancer cleanup finalizer: %w", err)
 	}
 	c.recorder.Event(service, corev1.EventTypeNormal, reasonDeleted, "Deleted load balancer")
-	c.book.drop(key)
+	c.book.dropLBState(key)
 	return nil
 }
 
@@ -321,11 +321,11 @@ func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Se
 // So it is neither left alone nor forgotten, whatever becomes of the next Service of that name.
 func (c *Controller) removeGone(ctx context.Context, key string, page lbState) error {
 	if !page.isMade() {
-		c.book.drop(key)
+		c.book.dropLBState(key)
 		return nil
 	}
 	page.cleaning, page.gone = true, false
-	c.book.put(key, page)
+	c.book.putLBState(key, page)
 	c.state.withdraw(ctx, key)
 	if !page.asked {
 		c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
@@ -338,7 +338,7 @@ func (c *Controller) removeGone(ctx context.Context, key string, page lbState) e
 		return fmt.Errorf("deleting the load balancer of service %q, which is gone: %w", key, err)
 	}
 	c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleted, "Deleted load balancer")
-	c.book.drop(key)
+	c.book.dropLBState(key)
 	return nil
 }
 

@@ -344,7 +344,7 @@ func (f *flags) validatePage() error {
 	if (f.webCertificate == "") != (f.webKey == "") {
 		errs = append(errs, errors.New("--web-certificate and --web-key go together"))
 	}
-	if f.webAddress != "" && f.webCertificate == "" && f.webhookAddress == "" && !loopback(f.webAddress) {
+	if f.webAddress != "" && f.webCertificate == "" && f.webhookAddress == "" && !isLoopback(f.webAddress) {
 		errs = append(
 			errs,
 			fmt.Errorf(
@@ -359,7 +359,7 @@ func (f *flags) validatePage() error {
 	return errors.Join(errs...)
 }
 
-func loopback(address string) bool {
+func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return false

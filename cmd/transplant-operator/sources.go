@@ -29,14 +29,14 @@ func (l *perSource) Accept() (net.Conn, error) {
 		if host, _, err := net.SplitHostPort(source); err == nil {
 			source = host
 		}
-		if l.take(source) {
+		if l.tryTakeSlot(source) {
 			return &sourceConn{Conn: conn, closed: sync.OnceFunc(func() { l.give(source) })}, nil
 		}
 		_ = conn.Close() // it has had nothing
 	}
 }
 
-func (l *perSource) take(source string) bool {
+func (l *perSource) tryTakeSlot(source string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[source] >= l.most {

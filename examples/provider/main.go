@@ -30,14 +30,14 @@ func main() {
 
 // newCloud reads the servers from --cloud-config: {"NODE": {"address": "10.0.0.1"}}.
 func newCloud(completed *config.CompletedConfig) cloudprovider.Interface {
-	servers, err := read(completed.ComponentConfig.KubeCloudShared.CloudProvider.CloudConfigFile)
+	servers, err := readServers(completed.ComponentConfig.KubeCloudShared.CloudProvider.CloudConfigFile)
 	if err != nil {
 		klog.Fatal(err)
 	}
 	return newMemory(servers)
 }
 
-func read(path string) (servers map[string]server, err error) {
+func readServers(path string) (servers map[string]server, err error) {
 	text, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(text, &servers)

@@ -42,13 +42,13 @@ func (o owner) Delete(node *corev1.Node) { delete(o.servers, node.Name) }
 
 func TestAConfigThatCannotBeReadIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "servers.json")
-	if _, err := read(path); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := readServers(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("without a file the error is %v", err)
 	}
 	if err := os.WriteFile(path, []byte(`{"a": 1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(path); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := readServers(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("with a number in place of a server the error is %v", err)
 	}
 }

@@ -128,10 +128,10 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 func (a *answer) weighed(resp *http.Response, as []reflect.Type) (*http.Response, error) {
 	switch kind := mediaType(resp); {
 	case isRefusedType(kind) && resp.ContentLength != 0:
-		_, err := a.refuse("%s is of type %q, which was not asked for", a.name(), kind)
+		_, err := a.refuseAnswer("%s is of type %q, which was not asked for", a.name(), kind)
 		return nil, err
 	case kind != jsonType && a.events != nil:
-		_, err := a.refuse("%s is of type %q, and no stream of events", a.name(), kind)
+		_, err := a.refuseAnswer("%s is of type %q, and no stream of events", a.name(), kind)
 		return nil, err
 	case kind != jsonType:
 		return resp, nil
@@ -181,15 +181,15 @@ func (a *answer) Read(p []byte) (int, error) {
 	if a.most > 0 {
 		for _, c := range p[:n] {
 			if a.read++; a.read > a.most {
-				return a.refuse("%s has more than %s, and is not read", a.name(), inUnits(a.most))
+				return a.refuseAnswer("%s has more than %s, and is not read", a.name(), inUnits(a.most))
 			}
 			if a.events != nil && a.events.ends(c) {
 				a.events.longest, a.read = max(a.events.longest, a.read), 0
 			}
 		}
 	}
-	if a.lists.add(a.count, n) {
-		return a.refuse(
+	if a.lists.addBytes(a.count, n) {
+		return a.refuseAnswer(
 			"%s has more than %d MiB in its pages, and is not read on",
 			listName(a.host, a.path),
 			a.lists.most>>20,
@@ -210,19 +210,19 @@ func (a *answer) hold(n int) error {
 	switch a.cluster.hold(a, n) {
 	case mayGoOn:
 	case overCluster:
-		_, _ = a.refuse(
+		_, _ = a.refuseAnswer(
 			"%s and others that are read at the same time have more than %d MiB, and it is not read",
 			a.name(),
 			a.cluster.most>>20,
 		)
 	case overWatches:
-		_, _ = a.refuse(
+		_, _ = a.refuseAnswer(
 			"%s and the events of other watches of that cluster take more than %d MiB of memory, and it is not read",
 			a.name(),
 			a.cluster.mostWatched>>20,
 		)
 	case overTotal:
-		_, _ = a.refuse(
+		_, _ = a.refuseAnswer(
 			"the answers of all clusters that are read at the same time have more than %d MiB, "+
 				"and %s, whose cluster has the most of them, is not read",
 			a.cluster.total.most>>20,
@@ -243,8 +243,8 @@ func inUnits(bytes int) string {
 	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
-// refuse ends an answer. What comes of closing it is not read.
-func (a *answer) refuse(format string, args ...any) (int, error) {
+// refuseAnswer ends an answer. What comes of closing it is not read.
+func (a *answer) refuseAnswer(format string, args ...any) (int, error) {
 	a.err = fmt.Errorf(format+": look at what that API server runs", args...)
 	_ = a.Close()
 	return 0, a.err
@@ -252,6 +252,6 @@ func (a *answer) refuse(format string, args ...any) (int, error) {
 
 // Close implements io.Closer.
 func (a *answer) Close() error {
-	a.cluster.free(a)
+	a.cluster.releaseAnswer(a)
 	return a.ReadCloser.Close()
 }

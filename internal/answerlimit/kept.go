@@ -20,7 +20,7 @@ type reader interface {
 	// next is called before each request.
 	next()
 	// take counts what an answer takes when it is decoded, and says where that is too much.
-	take(a *answer, weight int64) error
+	countAnswer(a *answer, weight int64) error
 }
 
 type readerKey struct{}
@@ -58,7 +58,7 @@ func (k *kept) done(whole *passing, left int64) {
 	for _, t := range totals {
 		t.forget(k)
 		if whole != nil {
-			whole.keep(t, left)
+			whole.countPart(t, left)
 		}
 	}
 	k.end(nil)
@@ -66,7 +66,7 @@ func (k *kept) done(whole *passing, left int64) {
 
 func (*kept) next() {}
 
-func (k *kept) take(a *answer, weight int64) error { return k.add(weight, a.cluster.total) }
+func (k *kept) countAnswer(a *answer, weight int64) error { return k.add(weight, a.cluster.total) }
 
 // add counts what an answer of a cluster takes, and says where that is too much.
 func (k *kept) add(n int64, t *Total) error {
@@ -81,12 +81,12 @@ func (k *kept) add(n int64, t *Total) error {
 		return fmt.Errorf("it and what else was read for the same look would take more than %d MiB of memory together",
 			maxKept>>20)
 	}
-	return t.keep(k, n)
+	return t.countKept(k, n)
 }
 
-// keep counts what a reader keeps of the clusters of this Total. It ends the one that keeps the most where that is too
-// much for all. What that one holds is free soon, and is not counted on.
-func (t *Total) keep(k *kept, n int64) error {
+// countKept counts what a reader keeps of the clusters of this Total. It ends the one that keeps the most where that is
+// too much for all. What that one holds is free soon, and is not counted on.
+func (t *Total) countKept(k *kept, n int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.readers[k] += n
@@ -100,7 +100,7 @@ func (t *Total) keep(k *kept, n int64) error {
 		}
 		err := fmt.Errorf("what is read of all clusters at the same time would take more than %d MiB of memory, "+
 			"and this look has taken the most of it", t.mostKept>>20)
-		t.drop(most)
+		t.dropReader(most)
 		if most.end(err); most == k {
 			return err
 		}
@@ -111,11 +111,11 @@ func (t *Total) keep(k *kept, n int64) error {
 func (t *Total) forget(k *kept) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drop(k)
+	t.dropReader(k)
 }
 
-// drop takes a reader out of the count. The caller holds the lock.
-func (t *Total) drop(k *kept) {
+// dropReader takes a reader out of the count. The caller holds the lock.
+func (t *Total) dropReader(k *kept) {
 	t.kept -= t.readers[k]
 	delete(t.readers, k)
 }

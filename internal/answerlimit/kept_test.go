@@ -16,7 +16,7 @@ func TestTheReaderThatKeepsTheMostIsEnded(t *testing.T) {
 		return ctx, func() { done(0) }
 	}
 	keeps := func(ctx context.Context, n int64) error {
-		return readerOf(ctx).take(&answer{cluster: total.cluster(0)}, n)
+		return readerOf(ctx).countAnswer(&answer{cluster: total.cluster(0)}, n)
 	}
 	large, doneLarge := reader()
 	small, doneSmall := reader()
@@ -60,7 +60,7 @@ func TestWhatIsHeldCountsUntilItsReaderIsDone(t *testing.T) {
 		t.Errorf("%d bytes count before a cluster was asked", total.kept)
 	}
 	asks := func() {
-		if err := readerOf(run).take(&answer{ctx: run, cluster: total.cluster(0)}, 1); err != nil {
+		if err := readerOf(run).countAnswer(&answer{ctx: run, cluster: total.cluster(0)}, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestWhatIsLeftCountsUntilItsReaderIsDone(t *testing.T) {
 	snapshot := func(ctx context.Context, reads, left int64) error {
 		part, done := Keep(ctx)
 		defer done(left)
-		return readerOf(part).take(&answer{cluster: total.cluster(0)}, reads)
+		return readerOf(part).countAnswer(&answer{cluster: total.cluster(0)}, reads)
 	}
 	if err := snapshot(run, 60, 30); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestWhatIsLeftCountsUntilItsReaderIsDone(t *testing.T) {
 	otherEnded()
 	countsNothing(t, total)
 	late, done := Keep(run)
-	if err := readerOf(late).take(&answer{cluster: total.cluster(0)}, 10); err != nil {
+	if err := readerOf(late).countAnswer(&answer{cluster: total.cluster(0)}, 10); err != nil {
 		t.Error(err)
 	}
 	done(10)

@@ -65,8 +65,8 @@ func (l *lists) page(req *http.Request) (*listcount.Count, error) {
 // listName is what a list is called where it is refused.
 func listName(host, path string) string { return fmt.Sprintf("the list of %s at GET %s", host, path) }
 
-// add counts bytes of a list, and reports whether that is too much.
-func (l *lists) add(count *listcount.Count, n int) (isTooMuch bool) {
+// addBytes counts bytes of a list, and reports whether that is too much.
+func (l *lists) addBytes(count *listcount.Count, n int) (isTooMuch bool) {
 	return count != nil && count.Bytes.Add(int64(n)) > l.most
 }
 

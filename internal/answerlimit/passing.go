@@ -70,7 +70,7 @@ func (p *passing) moveToTotal(t *Total) {
 	p.held = 0
 	p.mu.Unlock()
 	if n > 0 {
-		p.keep(t, n)
+		p.countPart(t, n)
 	}
 }
 
@@ -86,8 +86,8 @@ func (p *passing) done() {
 	p.end(nil)
 }
 
-// keep counts what a part has left of the clusters of a Total. What comes after done is not counted.
-func (p *passing) keep(t *Total, n int64) {
+// countPart counts what a part has left of the clusters of a Total. What comes after done is not counted.
+func (p *passing) countPart(t *Total, n int64) {
 	p.mu.Lock()
 	k := p.kept[t]
 	if k == nil && p.kept != nil {
@@ -96,7 +96,7 @@ func (p *passing) keep(t *Total, n int64) {
 	}
 	p.mu.Unlock()
 	if k != nil {
-		_ = t.keep(k, n) // where that is too much, the context of the one that has the most ends
+		_ = t.countKept(k, n) // where that is too much, the context of the one that has the most ends
 	}
 }
 
@@ -110,7 +110,7 @@ func (p *passing) next() {
 	}
 }
 
-func (p *passing) take(a *answer, weight int64) error {
+func (p *passing) countAnswer(a *answer, weight int64) error {
 	p.moveToTotal(a.cluster.total)
 	turns := a.cluster.total.passing
 	n := weight + buffers*int64(a.read)

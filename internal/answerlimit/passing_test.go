@@ -44,7 +44,7 @@ func (s turns) reader(ctx context.Context) *passingReader {
 // asks is a request for an answer that takes so many MiB when it is decoded.
 func (r *passingReader) asks(mib int64) {
 	readerOf(r.ctx).next()
-	go func() { r.err <- readerOf(r.ctx).take(&answer{ctx: r.ctx, cluster: r.cluster}, mib<<20) }()
+	go func() { r.err <- readerOf(r.ctx).countAnswer(&answer{ctx: r.ctx, cluster: r.cluster}, mib<<20) }()
 }
 
 func (r *passingReader) has(what string) {
@@ -176,7 +176,7 @@ func TestAnAnswerThatIsCutWaitsForNoTurn(t *testing.T) {
 		s.total.mu.Lock()
 		a.cluster.open = append(a.cluster.open, a)
 		s.total.mu.Unlock()
-		go func() { second.err <- readerOf(second.ctx).take(a, 30<<20) }()
+		go func() { second.err <- readerOf(second.ctx).countAnswer(a, 30<<20) }()
 		second.waits("the second one")
 		s.total.mu.Lock()
 		s.total.cut(a.cluster)
@@ -185,7 +185,7 @@ func TestAnAnswerThatIsCutWaitsForNoTurn(t *testing.T) {
 		if err := <-second.err; !errors.Is(err, errCut) {
 			t.Errorf("the answer that was cut: %v", err)
 		}
-		if err := readerOf(second.ctx).take(a, 30<<20); !errors.Is(err, errCut) {
+		if err := readerOf(second.ctx).countAnswer(a, 30<<20); !errors.Is(err, errCut) {
 			t.Errorf("an answer that was cut before: %v", err)
 		}
 		first.done()
@@ -200,7 +200,7 @@ func TestTwoAnswersAtATimeDoNotWaitForEachOther(t *testing.T) {
 		r := s.reader(t.Context())
 		r.asks(30)
 		r.has("the first one")
-		go func() { r.err <- readerOf(r.ctx).take(&answer{ctx: r.ctx, cluster: r.cluster}, 30<<20) }()
+		go func() { r.err <- readerOf(r.ctx).countAnswer(&answer{ctx: r.ctx, cluster: r.cluster}, 30<<20) }()
 		r.has("the second one")
 		r.done()
 		other := s.reader(t.Context())

@@ -70,9 +70,9 @@ func endOfString(data []byte, i int) int {
 	return len(data)
 }
 
-// named refuses an answer of some length that does not say what it is: decoders quote it in their errors. They do not
-// agree on whether letters may be large or small.
-func named(data []byte) error {
+// checkTypeMeta refuses an answer of some length that does not say what it is: decoders quote it in their errors. They
+// do not agree on whether letters may be large or small.
+func checkTypeMeta(data []byte) error {
 	if len(data) <= maxProblem {
 		return nil
 	}

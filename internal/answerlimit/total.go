@@ -223,8 +223,8 @@ func (t *Total) cut(c *cluster) {
 	}
 }
 
-// free takes an answer that was closed out of the count. It may still be read by another goroutine.
-func (c *cluster) free(a *answer) {
+// releaseAnswer takes an answer that was closed out of the count. It may still be read by another goroutine.
+func (c *cluster) releaseAnswer(a *answer) {
 	if c == nil {
 		return
 	}

@@ -122,7 +122,7 @@ func (w *weighing) taken(weight int64) error {
 			listName(w.host, w.path), w.lists.weight>>20)
 	}
 	if r != nil {
-		return r.take(w.answer, weight)
+		return r.countAnswer(w.answer, weight)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (w *weighed) Read(p []byte) (int, error) {
 		w.isRead = true
 		var data []byte
 		if data, w.err = io.ReadAll(w.answer); w.err == nil {
-			data, w.err = w.weigh(data)
+			data, w.err = w.weighAnswer(data)
 			w.err = w.refusal(w.err)
 		}
 		w.data.Reset(data)
@@ -152,8 +152,8 @@ func (w *weighed) Read(p []byte) (int, error) {
 	return w.data.Read(p)
 }
 
-// weigh is the answer as its reader gets it, and an error where that would take too much.
-func (w *weighed) weigh(data []byte) ([]byte, error) {
+// weighAnswer is the answer as its reader gets it, and an error where that would take too much.
+func (w *weighed) weighAnswer(data []byte) ([]byte, error) {
 	data, err := tidy(data)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (w *weighed) weigh(data []byte) ([]byte, error) {
 		_, err := weighObject(data, w.as, maxProblemWeight)
 		return data, err
 	}
-	if err := named(data); err != nil {
+	if err := checkTypeMeta(data); err != nil {
 		return nil, err
 	}
 	if len(data) > maxProblem && isStatus(data) {
@@ -203,7 +203,7 @@ func (w *weighedEvents) Read(p []byte) (int, error) {
 		if !w.values.ends(c) {
 			continue
 		}
-		if w.err = w.take(); w.err != nil {
+		if w.err = w.weighEvent(); w.err != nil {
 			return 0, w.err
 		}
 		if w.event = w.event[:0]; cap(w.event) > usualEvent {
@@ -213,8 +213,8 @@ func (w *weighedEvents) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take weighs an event, and counts what it takes if none of its watch took more.
-func (w *weighedEvents) take() error {
+// weighEvent weighs an event, and counts what it takes if none of its watch took more.
+func (w *weighedEvents) weighEvent() error {
 	event, err := tidy(w.event)
 	if err != nil {
 		return w.refusal(err)
@@ -252,7 +252,7 @@ func objectOf(event []byte) ([]byte, error) {
 	if len(event) > maxProblem && (e.Type == string(watch.Error) || isStatus(e.Object)) {
 		return nil, fmt.Errorf("it says why the watch failed in more than %d KiB", maxProblem>>10)
 	}
-	return e.Object, named(e.Object)
+	return e.Object, checkTypeMeta(e.Object)
 }
 
 // kindOf is what clients take to find out what an answer is.

@@ -21,7 +21,7 @@ import (
 // request is what a path asks about.
 type request struct{ group, version, namespace, resource, name, sub string }
 
-func parse(path string) request {
+func parsePath(path string) request {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var r request
 	switch {
@@ -51,8 +51,8 @@ func (r request) named(name string) request {
 	return r
 }
 
-// about reports whether an object is one that a request asks for.
-func (r request) about(o request) bool {
+// coversObject reports whether an object is one that a request asks for.
+func (r request) coversObject(o request) bool {
 	return o.group == r.group && o.resource == r.resource && (r.namespace == "" || r.namespace == o.namespace) &&
 		(r.name == "" || r.name == o.name)
 }
@@ -83,24 +83,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		write(w, http.StatusOK, map[string]string{"major": "1", "minor": "26", "gitVersion": "v1.26.0"})
 		return
 	}
-	if s.discovery(w, req) {
+	if s.serveDiscovery(w, req) {
 		return
 	}
-	r := parse(req.URL.Path)
+	r := parsePath(req.URL.Path)
 	if r.resource == "" || !s.serves(r) {
 		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 		return
 	}
 	v := verb(req.Method, r, req.URL.Query().Get("watch") == "true")
 	s.count(v, r)
-	if s.refuses(v, r) {
+	if s.isDenied(v, r) {
 		status(w, http.StatusForbidden, metav1.StatusReasonForbidden, refusal(v, r))
 		return
 	}
 	var body map[string]any
 	if v == "create" || v == "update" || v == "patch" || v == "delete" {
 		var err error
-		if body, err = decode(req); err != nil {
+		if body, err = decodeBody(req); err != nil {
 			status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 			return
 		}
@@ -147,8 +147,8 @@ func tooLarge(r request, body map[string]any) string {
 	)
 }
 
-// decode reads a body: typed clients write Protobuf, dynamic ones JSON, and a deletion may have none.
-func decode(req *http.Request) (map[string]any, error) {
+// decodeBody reads a body: typed clients write Protobuf, dynamic ones JSON, and a deletion may have none.
+func decodeBody(req *http.Request) (map[string]any, error) {
 	data, err := io.ReadAll(req.Body)
 	if err != nil || len(data) == 0 {
 		return nil, err
@@ -165,7 +165,7 @@ func decode(req *http.Request) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 }
 
-func (s *Server) refuses(verb string, r request) bool {
+func (s *Server) isDenied(verb string, r request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.denied[verb+" "+r.full()]
@@ -308,7 +308,7 @@ func (s *Server) eventsSince(seen int, asked request) (missed []event) {
 		return nil
 	}
 	for _, t := range s.told {
-		if t.version > seen && asked.about(parse(t.path)) {
+		if t.version > seen && asked.coversObject(parsePath(t.path)) {
 			missed = append(missed, t.event)
 		}
 	}
@@ -324,7 +324,7 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	if strings.Contains(name, "=") {
 		name = "" // another field is left to who asks: a watch may send more than was asked for here
 	}
-	asked := parse(req.URL.Path).named(name)
+	asked := parsePath(req.URL.Path).named(name)
 	seen, _ := strconv.Atoi(req.URL.Query().Get("resourceVersion")) // zero for a client that has seen nothing
 	if seen > 0 && seen < s.forgot {
 		s.mu.Unlock()

@@ -50,8 +50,8 @@ func (s *Server) serves(r request) bool {
 	return r.group == "" || s.groups == nil || slices.Contains(s.groups, r.group+"/"+r.version)
 }
 
-// discovery answers what the server has; false when that was not asked.
-func (s *Server) discovery(w http.ResponseWriter, req *http.Request) bool {
+// serveDiscovery answers what the server has; false when that was not asked.
+func (s *Server) serveDiscovery(w http.ResponseWriter, req *http.Request) bool {
 	switch strings.TrimSuffix(req.URL.Path, "/") {
 	case "/api":
 		write(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})

@@ -207,7 +207,7 @@ func (s *Server) sendEvent(kind, path string, o map[string]any) {
 		s.forgot, s.told = s.told[n-1].version, append([]told(nil), s.told[n:]...)
 	}
 	for ch, asked := range s.watchers {
-		if asked.about(parse(path)) {
+		if asked.coversObject(parsePath(path)) {
 			select {
 			case ch <- event{kind, o}:
 			default: // a watcher that is this far behind lists again
@@ -230,7 +230,7 @@ func metadata(o map[string]any) map[string]any {
 func (s *Server) list(r request) []map[string]any {
 	var paths []string
 	for path := range s.objects {
-		in := parse(path)
+		in := parsePath(path)
 		if in.group == r.group && in.resource == r.resource && in.name != "" &&
 			(r.namespace == "" || r.namespace == in.namespace) {
 			paths = append(paths, path)

@@ -25,7 +25,7 @@ const fileMode = 0o600
 // same bytes.
 func (b *Bundle) Archive() ([]byte, v1.BundleManifest, error) {
 	m, files := b.fit()
-	first, err := encode(m)
+	first, err := encodeDocument(m)
 	if err != nil {
 		return nil, m, fmt.Errorf("writing the manifest of the bundle: %w", err)
 	}

@@ -129,7 +129,7 @@ func (b *Bundle) Add(ctx context.Context, d Document) {
 		err = fmt.Errorf("%w (%w)", ErrOver, err)
 	case err == nil:
 		var data []byte
-		if data, err = encode(doc); err == nil {
+		if data, err = encodeDocument(doc); err == nil {
 			b.files = append(b.files, file{BundleFile: v1.BundleFile{Name: d.Name, What: d.What}, data: data})
 			return
 		}

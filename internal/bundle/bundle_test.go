@@ -124,7 +124,7 @@ func TestADocumentIsMaskedByNamesAndLooks(t *testing.T) {
 		"args": []string{"kcm", "--db-pass", next}, "texts": texts, "all": planted.Error(), "list": []any{1, nil, true, 1.5, []string{}, map[string]any{}},
 		"env": []map[string]string{{"name": "DB_PASS", "value": env}, {"name": "HOME", "value": "/root"}}, "password": header, "a\u202eb": "c\x1bd\x7fe\u009bf",
 	}
-	text, err := encode(doc)
+	text, err := encodeDocument(doc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestASnapshotIsStillOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := encode(before)
+		text, err := encodeDocument(before)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
-// encode writes a document as JSON without secrets, and without characters that a terminal obeys. What holds none of
-// either is written as -o json writes it.
-func encode(doc any) ([]byte, error) {
+// encodeDocument writes a document as JSON without secrets, and without characters that a terminal obeys. What holds
+// none of either is written as -o json writes it.
+func encodeDocument(doc any) ([]byte, error) {
 	raw, err := json.Marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("encoding it: %w", err)
@@ -98,7 +98,7 @@ func (m *masker) object() error {
 			return err
 		}
 	}
-	return m.end('}')
+	return m.copyEnd('}')
 }
 
 // list copies the items of a list, to its end. Texts next to each other may be a command line, in which a flag's value
@@ -122,11 +122,11 @@ func (m *masker) list(name string) error {
 			return err
 		}
 	}
-	return m.end(']')
+	return m.copyEnd(']')
 }
 
-// end copies the end of an object or a list.
-func (m *masker) end(with byte) error {
+// copyEnd copies the end of an object or a list.
+func (m *masker) copyEnd(with byte) error {
 	m.out.WriteByte(with)
 	_, err := m.in.Token()
 	return err

@@ -68,17 +68,17 @@ func (a Annotation) key(annotations map[string]string) (string, bool) {
 	}
 	if !a.Family {
 		value, ok := annotations[a.Key]
-		return a.Key, ok && a.means(value)
+		return a.Key, ok && a.matchesValue(value)
 	}
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if strings.HasPrefix(key, a.Key) && a.means(annotations[key]) {
+		if strings.HasPrefix(key, a.Key) && a.matchesValue(annotations[key]) {
 			return key, true
 		}
 	}
 	return "", false
 }
 
-func (a Annotation) means(value string) bool {
+func (a Annotation) matchesValue(value string) bool {
 	return len(a.Values) == 0 || slices.Contains(a.Values, value)
 }
 

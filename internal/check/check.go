@@ -44,7 +44,7 @@ func Run(s *v1.Snapshot, opts facts.Options) v1.CheckReport {
 			*f.Blocker = c.Code
 		}
 		report.Findings = append(report.Findings, finding)
-		count(&report.Summary, finding)
+		countFinding(&report.Summary, finding)
 	}
 	report.StaleAcceptances = staleCodes(f.Opts.Accept, report.Findings)
 	return report
@@ -67,7 +67,7 @@ func runCheck(c rule.Check, f facts.Facts) v1.Finding {
 	finding := v1.Finding{}
 	if why := hosted.WhyNot(c, f); why != "" {
 		finding = findings.Skip("%s", why)
-	} else if on := unanswered(c, f); on != "" {
+	} else if on := unmetDependency(c, f); on != "" {
 		finding = findings.Dependent(on)
 	} else {
 		finding = c.Judge(f)
@@ -76,7 +76,7 @@ func runCheck(c rule.Check, f facts.Facts) v1.Finding {
 	finding.Code, finding.Reason, finding.Category = c.Code, c.Reason, c.Category
 	finding.Level, finding.Impact = c.Level, c.Impact
 	explainFix(&finding, c)
-	if blocks(finding) && (!c.Mandatory || c.AcceptUnknown && finding.Outcome == v1.Unknown) {
+	if isBlocking(finding) && (!c.Mandatory || c.AcceptUnknown && finding.Outcome == v1.Unknown) {
 		accept(&finding, f.Opts)
 	}
 	return finding
@@ -109,7 +109,7 @@ func accept(finding *v1.Finding, opts facts.Options) {
 	}
 }
 
-func unanswered(c rule.Check, f facts.Facts) string {
+func unmetDependency(c rule.Check, f facts.Facts) string {
 	for _, code := range c.DependsOn {
 		if f.Cluster.Seed != "" && hosted.Elsewhere[code] != "" {
 			continue // what it would say of hosts is said of the Deployments in the seed
@@ -121,11 +121,11 @@ func unanswered(c rule.Check, f facts.Facts) string {
 	return ""
 }
 
-func blocks(f v1.Finding) bool {
+func isBlocking(f v1.Finding) bool {
 	return (f.Outcome == v1.Fail || f.Outcome == v1.Unknown) && f.Accepted == ""
 }
 
-func count(s *v1.CheckSummary, f v1.Finding) {
+func countFinding(s *v1.CheckSummary, f v1.Finding) {
 	switch f.Outcome {
 	case v1.Pass:
 		s.Passed++
@@ -141,7 +141,7 @@ func count(s *v1.CheckSummary, f v1.Finding) {
 	if f.Accepted != "" {
 		s.Accepted++
 	}
-	if blocks(f) {
+	if isBlocking(f) {
 		s.Blocked = true
 	}
 }
@@ -154,7 +154,7 @@ func Only(r *v1.CheckReport, code string) {
 	)
 	r.Summary = v1.CheckSummary{}
 	for _, f := range r.Findings {
-		count(&r.Summary, f)
+		countFinding(&r.Summary, f)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func blocking(r v1.CheckReport) []string {
 	var out []string
 	for _, f := range r.Findings {
-		if blocks(f) {
+		if isBlocking(f) {
 			out = append(out, f.Code)
 		}
 	}

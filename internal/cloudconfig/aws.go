@@ -80,7 +80,7 @@ func deriveAWS(in []byte) (Derived, error) {
 	for _, o := range d.all {
 		d.rename(o)
 	}
-	d.drop("aws")
+	d.dropInTreeKeys("aws")
 	return d.derived(), nil
 }
 
@@ -90,14 +90,14 @@ func (d *derivation) validate() {
 	for _, o := range d.all {
 		switch s := o.service; {
 		case s == "":
-			d.refuse("%s: Service is missing, without which no provider starts: add it or take the section out", o.title())
+			d.addProblem("%s: Service is missing, without which no provider starts: add it or take the section out", o.title())
 		case renamed[s] != nil, external[s], uncalled[s]:
 		default:
-			d.refuse("%s: Service %q is not known: %s", o.title(), s, noHint)
+			d.addProblem("%s: Service %q is not known: %s", o.title(), s, noHint)
 		}
 		signature := o.service + "\x00" + o.region
 		if other := seen[signature]; other != "" && o.service != "" {
-			d.refuse(
+			d.addProblem(
 				"%s: %s overrides the same service in the same region, with which no provider starts: take one of them out",
 				o.title(),
 				other,

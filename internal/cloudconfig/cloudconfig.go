@@ -167,7 +167,7 @@ func entriesOf(provider string, in []byte) ([]setting, string, error) {
 	if p.ConfigFormat == FormatJSON || p.ExternalFormat == FormatYAML && !isINI(in) {
 		return treeEntries(provider, in)
 	}
-	f, err := parse(in)
+	f, err := parseFile(in)
 	if err != nil {
 		return nil, "", err
 	}

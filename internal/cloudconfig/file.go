@@ -57,7 +57,7 @@ type reader struct {
 	lit string
 }
 
-func parse(data []byte) (*file, error) {
+func parseFile(data []byte) (*file, error) {
 	r := &reader{file: &file{data: data}}
 	r.pos = token.NewFileSet().AddFile("", 1, len(data))
 	r.scan.Init(r.pos, data, func(p token.Position, message string) {
@@ -72,7 +72,7 @@ func parse(data []byte) (*file, error) {
 		case token.IDENT:
 			r.variable()
 		default:
-			r.fail("neither a section, a variable nor a comment")
+			r.recordError("neither a section, a variable nor a comment")
 		}
 	}
 	if len(r.errs) > 0 {
@@ -87,7 +87,7 @@ func (r *reader) next() {
 	r.at = r.pos.Offset(pos)
 }
 
-func (r *reader) fail(message string) {
+func (r *reader) recordError(message string) {
 	line := 1 + bytes.Count(r.data[:r.at], []byte("\n"))
 	r.errs = append(r.errs, fmt.Errorf("line %d: %s", line, message))
 }
@@ -97,20 +97,20 @@ func (r *reader) header() {
 	b := &block{start: r.lineStart()}
 	r.next()
 	if b.section = r.lit; r.tok != token.IDENT {
-		r.fail("a section's name was expected after the bracket")
+		r.recordError("a section's name was expected after the bracket")
 		return
 	}
 	if r.next(); r.tok == token.STRING {
 		sub, err := unquote(r.lit)
 		if err != nil || sub == "" {
-			r.fail("the section's second name is empty or badly quoted")
+			r.recordError("the section's second name is empty or badly quoted")
 			return
 		}
 		b.sub = sub
 		r.next()
 	}
 	if r.tok != token.RBRACK {
-		r.fail("a section's closing bracket was expected")
+		r.recordError("a section's closing bracket was expected")
 		return
 	}
 	if r.next(); r.endsLine() {
@@ -122,7 +122,7 @@ func (r *reader) header() {
 // variable reads "name = value" or a name alone.
 func (r *reader) variable() {
 	if len(r.blocks) == 0 {
-		r.fail("a variable stands before the first section")
+		r.recordError("a variable stands before the first section")
 		return
 	}
 	e := &entry{key: r.lit, from: r.lineStart()}
@@ -130,7 +130,7 @@ func (r *reader) variable() {
 	e.start, e.end = r.at, r.at
 	if r.tok == token.ASSIGN {
 		if r.next(); r.tok != token.STRING {
-			r.fail("a value was expected")
+			r.recordError("a value was expected")
 			return
 		}
 		lit := r.lit
@@ -142,7 +142,7 @@ func (r *reader) variable() {
 		e.end = e.start + len(bytes.TrimRight(r.data[e.start:r.at], " \t\r"))
 		value, err := unquote(lit)
 		if err != nil {
-			r.fail(err.Error())
+			r.recordError(err.Error())
 			return
 		}
 		e.value = value
@@ -157,7 +157,7 @@ func (r *reader) variable() {
 // endsLine reports whether the line has nothing more to say.
 func (r *reader) endsLine() bool {
 	if len(r.errs) == 0 && r.tok != token.EOL && r.tok != token.EOF && r.tok != token.COMMENT {
-		r.fail("something follows on the line")
+		r.recordError("something follows on the line")
 	}
 	return len(r.errs) == 0
 }

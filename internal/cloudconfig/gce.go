@@ -7,6 +7,6 @@ func deriveGCE(in []byte) (Derived, error) {
 	if err != nil {
 		return Derived{}, err
 	}
-	d.drop("gce")
+	d.dropInTreeKeys("gce")
 	return d.derived(), nil
 }

@@ -12,19 +12,19 @@ func deriveOpenStack(in []byte) (Derived, error) {
 	name, _ := d.value(globalSection, "secret-name")
 	namespace, _ := d.value(globalSection, "secret-namespace")
 	if name != "" && namespace != "" {
-		d.refuse(
+		d.addProblem(
 			"[Global]: secret-name and secret-namespace let the in-tree provider read its credentials from a Secret, and the external one needs them in its " +
 				"config; write them into the config, or keep the whole config in a Secret that the cloud-controller-manager mounts, and remove both keys",
 		)
 	}
-	if octavia, ok := d.value(loadBalancerSection, "use-octavia"); ok && !truth(octavia) {
-		d.refuse(
+	if octavia, ok := d.value(loadBalancerSection, "use-octavia"); ok && !isTruthy(octavia) {
+		d.addProblem(
 			"[LoadBalancer]: use-octavia is false, so the load balancers are Neutron LBaaS's, which the external provider does not support; " +
 				"move them to Octavia first, and set use-octavia = true",
 		)
 	}
 	if len(d.problems) == 0 {
-		d.drop("openstack")
+		d.dropInTreeKeys("openstack")
 	}
 	return d.derived(), nil
 }

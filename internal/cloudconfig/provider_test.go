@@ -81,7 +81,7 @@ func TestTheNamesAreTheSDKs(t *testing.T) {
 func TestTheReadersAgree(t *testing.T) {
 	for _, in := range []string{inTree, derived, "[Global]\nZone = \"a \\\"b\\\" c\" ; d\nVPC = x\\\ny\n", "[Global]\nZone=a\"b\"c\n", "[global]\r\nvpc = x\r\n", "[Global]\nZone = ä\n"} {
 		cfg := read(t, []byte(in))
-		f, err := parse([]byte(in))
+		f, err := parseFile([]byte(in))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ type edits struct {
 }
 
 func newEdits(in []byte) (*edits, error) {
-	f, err := parse(in)
+	f, err := parseFile(in)
 	if err != nil {
 		return nil, err
 	}
@@ -45,13 +45,13 @@ func (d *edits) say(format string, args ...any) {
 	d.changes = append(d.changes, fmt.Sprintf(format, args...))
 }
 
-func (d *edits) refuse(format string, args ...any) {
+func (d *edits) addProblem(format string, args ...any) {
 	d.problems = append(d.problems, fmt.Sprintf(format, args...))
 }
 
-// drop takes away the keys that the external provider does not read, with the sections that it does not read at all.
-// Those of sections that are removed already are not told again.
-func (d *edits) drop(provider string) {
+// dropInTreeKeys takes away the keys that the external provider does not read, with the sections that it does not read
+// at all. Those of sections that are removed already are not told again.
+func (d *edits) dropInTreeKeys(provider string) {
 	for _, b := range d.blocks {
 		if d.isRemoved(b) {
 			continue
@@ -63,7 +63,7 @@ func (d *edits) drop(provider string) {
 				d.say("%s: %s is left out: %s", b.title(), k.Key, k.Why)
 			}
 		}
-		if len(gone) > 0 && len(gone) == len(b.entries) && !readOutside(provider, b.section) {
+		if len(gone) > 0 && len(gone) == len(b.entries) && !isExternalSection(provider, b.section) {
 			d.splices = append(d.splices, splice{start: b.start, end: b.end})
 			continue
 		}
@@ -73,8 +73,8 @@ func (d *edits) drop(provider string) {
 	}
 }
 
-// readOutside reports whether the external provider reads a section.
-func readOutside(provider, section string) bool {
+// isExternalSection reports whether the external provider reads a section.
+func isExternalSection(provider, section string) bool {
 	return slices.ContainsFunc(catalogue.ConfigKeys(provider), func(k catalogue.ConfigKey) bool {
 		return k.External && strings.EqualFold(k.Section, section)
 	})
@@ -119,7 +119,7 @@ func (f *file) value(section, key string) (string, bool) {
 
 func trimmed(value string) string { return strings.TrimSpace(value) }
 
-// truth is how the providers' reader (gopkg.in/gcfg.v1/types) reads a boolean; a key without a value is true.
-func truth(value string) bool {
+// isTruthy is how the providers' reader (gopkg.in/gcfg.v1/types) reads a boolean; a key without a value is true.
+func isTruthy(value string) bool {
 	return slices.Contains([]string{"", "true", "yes", "on", "1"}, strings.ToLower(value))
 }

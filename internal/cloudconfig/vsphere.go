@@ -22,11 +22,11 @@ func deriveVSphere(in []byte) (Derived, error) {
 		}
 		return Derived{Data: in, Format: FormatYAML}, nil
 	}
-	f, err := parse(in)
+	f, err := parseFile(in)
 	if err != nil {
 		return Derived{}, err
 	}
-	if !f.inTreeVSphere() {
+	if !f.hasInTreeKeys() {
 		return Derived{Data: in, Format: FormatINI}, nil
 	}
 	t := &translation{file: f}
@@ -45,9 +45,9 @@ func deriveVSphere(in []byte) (Derived, error) {
 	return out, nil
 }
 
-// inTreeVSphere reports whether a file holds keys that only the in-tree provider reads. It does not start without some
+// hasInTreeKeys reports whether a file holds keys that only the in-tree provider reads. It does not start without some
 // of them ([Workspace], or working-dir in files of the older form).
-func (f *file) inTreeVSphere() bool {
+func (f *file) hasInTreeKeys() bool {
 	return slices.ContainsFunc(f.blocks, func(b *block) bool {
 		return slices.ContainsFunc(b.entries, func(e *entry) bool {
 			k, ok := catalogue.ConfigKeyOf("vsphere", b.section, e.key)
@@ -110,7 +110,7 @@ func (t *translation) say(format string, args ...any) {
 	t.changes = append(t.changes, fmt.Sprintf(format, args...))
 }
 
-func (t *translation) refuse(format string, args ...any) {
+func (t *translation) addProblem(format string, args ...any) {
 	t.problems = append(t.problems, fmt.Sprintf(format, args...))
 }
 
@@ -138,7 +138,7 @@ func (t *translation) globals(secret bool) {
 		t.say("[Global]: user and password are left out: the credentials come from the Secret")
 	}
 	insecure, ok := t.value(globalSection, "insecure-flag")
-	g.InsecureFlag = ok && truth(insecure)
+	g.InsecureFlag = ok && isTruthy(insecure)
 	g.CAFile, g.Thumbprint = t.global("ca-file"), t.global("thumbprint")
 	g.Port = t.number("[Global]: port", t.global("port"))
 	g.RoundTripperCount = t.number("[Global]: soap-roundtrip-count", t.global("soap-roundtrip-count"))
@@ -164,7 +164,7 @@ func (t *translation) centers(secret bool) {
 	if len(t.out.VCenter) == 0 {
 		server := t.global("server")
 		if server == "" {
-			t.refuse("[Global]: neither server nor a section [VirtualCenter] names a vCenter")
+			t.addProblem("[Global]: neither server nor a section [VirtualCenter] names a vCenter")
 			return
 		}
 		t.out.VCenter[server] = vsphereCenter{Server: server}
@@ -176,7 +176,7 @@ func (t *translation) centers(secret bool) {
 	for _, name := range slices.Sorted(maps.Keys(t.out.VCenter)) {
 		c := t.out.VCenter[name]
 		if c.User == "" && t.out.Global.User == "" || c.Password == "" && t.out.Global.Password == "" {
-			t.refuse("[VirtualCenter %q]: there are no user and password for it, and no secret-name with secret-namespace", name)
+			t.addProblem("[VirtualCenter %q]: there are no user and password for it, and no secret-name with secret-namespace", name)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func (t *translation) leaveOut() {
 			case !ok:
 				t.say("%s: %s is left out: no provider knows it", b.title(), e.key)
 			case !k.InTree:
-				t.refuse(
+				t.addProblem(
 					"%s: %s is the external provider's, in a file of the in-tree one, which does not start with it: take it out",
 					b.title(),
 					k.Key,
@@ -257,7 +257,7 @@ func (t *translation) number(what, value string) uint {
 	}
 	n, err := strconv.ParseUint(value, 10, 32)
 	if err != nil {
-		t.refuse("%s is no number", what)
+		t.addProblem("%s is no number", what)
 	}
 	return uint(n)
 }

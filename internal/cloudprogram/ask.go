@@ -39,7 +39,7 @@ type source struct {
 
 // Open returns the source that --cloud names, once its program has found the settings right.
 func (p Programs) Open(ctx context.Context) (inventory.Source, error) {
-	cloud, settings, err := parse(p.Cloud)
+	cloud, settings, err := parseCloud(p.Cloud)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (p Programs) Preview(ctx context.Context, cloud string, config []byte, node
 			known(),
 		)
 	}
-	if named, _, _ := parse(p.Cloud); named != cloud {
+	if named, _, _ := parseCloud(p.Cloud); named != cloud {
 		p.Path = "" // it is that of another cloud
 	}
 	program, err := p.find(cloud)
@@ -111,7 +111,7 @@ var canRemove = []string{"openstack"}
 
 // Orphans asks the program of --cloud about objects of Services that may be gone, or has it remove one of them.
 func (p Programs) Orphans(ctx context.Context, nodes []v1.Node, q OrphanQuestion) ([]v1.Orphan, error) {
-	cloud, settings, err := parse(p.Cloud)
+	cloud, settings, err := parseCloud(p.Cloud)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func ask(ctx context.Context, cloud, program, command string, q Question) (*Answ
 		}
 		return nil, fmt.Errorf("running %s %s: %w%s", program, command, err, stderrText(words.data))
 	}
-	answer, err := decode(out.data)
+	answer, err := decodeAnswer(out.data)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w: use that of the same release as transplant", program, command, err)
 	}
@@ -205,8 +205,8 @@ func stderrText(words []byte) string {
 	return ": " + mask.Text(string(words))
 }
 
-// decode reads an answer. Its number comes first: of another one, no field could be judged.
-func decode(data []byte) (*Answer, error) {
+// decodeAnswer reads an answer. Its number comes first: of another one, no field could be judged.
+func decodeAnswer(data []byte) (*Answer, error) {
 	if _, err := jsonweight.Of(data, reflect.TypeFor[Answer](), mostMemory); err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ type Programs struct {
 	Path string
 }
 
-// parse takes what --cloud says apart: "aws", or "aws:cluster=NAME,routeTable=ID".
-func parse(spec string) (cloud string, settings map[string]string, err error) {
+// parseCloud takes what --cloud says apart: "aws", or "aws:cluster=NAME,routeTable=ID".
+func parseCloud(spec string) (cloud string, settings map[string]string, err error) {
 	cloud, rest, _ := strings.Cut(spec, ":")
 	if !cloudName.MatchString(cloud) {
 		return "", nil, fmt.Errorf("cloud %q is not known: use %s, or aws:cluster=NAME,routeTable=ID", spec, known())

@@ -73,26 +73,26 @@ func RenderCCM(c CCM) []byte {
 	}
 	line(
 		"  labels:\n    app.kubernetes.io/managed-by: transplant\n    component: %s\n    tier: control-plane",
-		text(c.Name),
+		quoteYAML(c.Name),
 	)
-	line("  name: %s\n  namespace: kube-system", text(c.Name))
-	line("spec:\n  containers:\n  - command:\n    - %s", text(cmp.Or(c.Program, c.Name)))
+	line("  name: %s\n  namespace: kube-system", quoteYAML(c.Name))
+	line("spec:\n  containers:\n  - command:\n    - %s", quoteYAML(cmp.Or(c.Program, c.Name)))
 	for _, f := range c.Flags {
-		line("    - %s", text("--"+f.Name+"="+f.Value))
+		line("    - %s", quoteYAML("--"+f.Name+"="+f.Value))
 	}
 	if len(c.Env) > 0 {
 		line("    env:")
 	}
 	for _, e := range c.Env {
 		if e.FieldPath != "" {
-			line("    - name: %s\n      valueFrom:\n        fieldRef:\n          fieldPath: %s", text(e.Name), text(e.FieldPath))
+			line("    - name: %s\n      valueFrom:\n        fieldRef:\n          fieldPath: %s", quoteYAML(e.Name), quoteYAML(e.FieldPath))
 			continue
 		}
-		line("    - name: %s\n      value: %s", text(e.Name), yamltext.QuoteDouble(e.Value))
+		line("    - name: %s\n      value: %s", quoteYAML(e.Name), yamltext.QuoteDouble(e.Value))
 	}
-	line("    image: %s\n    imagePullPolicy: IfNotPresent", text(c.Image))
+	line("    image: %s\n    imagePullPolicy: IfNotPresent", quoteYAML(c.Image))
 	c.probe(line, livenessProbe)
-	line("    name: %s", text(c.Name))
+	line("    name: %s", quoteYAML(c.Name))
 	if c.ReadyPath != "" {
 		// a standby is ready too, once its caches are full and its cloud has answered
 		c.probe(line, probe{"readinessProbe", c.ReadyPath, "0", "2", "3"})
@@ -103,7 +103,7 @@ func RenderCCM(c CCM) []byte {
 		line("    volumeMounts:")
 	}
 	for _, p := range paths {
-		line("    - mountPath: %s\n      name: %s", text(p.Path), text(p.Name))
+		line("    - mountPath: %s\n      name: %s", quoteYAML(p.Path), quoteYAML(p.Name))
 		if !p.Writable {
 			line("      readOnly: true")
 		}
@@ -117,11 +117,11 @@ func RenderCCM(c CCM) []byte {
 		line("  volumes:")
 	}
 	for _, p := range paths {
-		line("  - hostPath:\n      path: %s", text(p.Path))
+		line("  - hostPath:\n      path: %s", quoteYAML(p.Path))
 		if p.Type != "" {
-			line("      type: %s", text(p.Type))
+			line("      type: %s", quoteYAML(p.Type))
 		}
-		line("    name: %s", text(p.Name))
+		line("    name: %s", quoteYAML(p.Name))
 	}
 	return []byte(b.String())
 }
@@ -138,15 +138,15 @@ func (c CCM) probe(line func(string, ...any), p probe) {
 		"    %s:\n      failureThreshold: %s\n      httpGet:\n        host: %s\n        path: %s\n        port: %s\n        scheme: HTTPS",
 		p.name,
 		p.failures,
-		text(commandline.LoopbackAddress(c.BindAddress)),
+		quoteYAML(commandline.LoopbackAddress(c.BindAddress)),
 		p.path,
 		port,
 	)
 	line("      initialDelaySeconds: %s\n      periodSeconds: %s\n      timeoutSeconds: 15", p.delay, p.period)
 }
 
-// text is a YAML string with quotes where it needs them.
-func text(value string) string { return yamltext.QuoteScalar(value, 0, false) }
+// quoteYAML is a YAML string with quotes where it needs them.
+func quoteYAML(value string) string { return yamltext.QuoteScalar(value, 0, false) }
 
 // distinct leaves out paths that are named twice, which a kubelet would refuse, and gives every volume a name.
 func distinct(paths []HostPath) []HostPath {

@@ -216,12 +216,12 @@ func (w *write) locate() {
 
 // send returns what the API server says of a write. It, or a webhook that it asks, may repeat what the object holds.
 func (w write) send(ctx context.Context, client dynamic.Interface) v1.DryRun {
-	out := w.ask(ctx, client)
+	out := w.sendDryRun(ctx, client)
 	out.Error = mask.Text(out.Error)
 	return out
 }
 
-func (w write) ask(ctx context.Context, client dynamic.Interface) v1.DryRun {
+func (w write) sendDryRun(ctx context.Context, client dynamic.Interface) v1.DryRun {
 	out := v1.DryRun{Ref: w.ref, Verb: w.verb}
 	if w.err != nil {
 		out.Error = w.err.Error()
@@ -237,7 +237,7 @@ func (w write) ask(ctx context.Context, client dynamic.Interface) v1.DryRun {
 	if w.object == nil || apierrors.IsAlreadyExists(err) {
 		out.Verb = "update"
 		err = w.update(ctx, objects)
-		if w.object != nil && apierrors.IsForbidden(err) && !byWebhook(err) {
+		if w.object != nil && apierrors.IsForbidden(err) && !isWebhookRefusal(err) {
 			// Admission accepted the create before the object was found. Apply does not change an object that it finds: it needs
 			// no right to update.
 			out.Verb, err = w.verb, nil
@@ -296,8 +296,8 @@ type changeError struct{ error }
 
 func (e *changeError) Unwrap() error { return e.error }
 
-// byWebhook tells a webhook's refusal from the authorizer's; both are Forbidden.
-func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission webhook") }
+// isWebhookRefusal tells a webhook's refusal from the authorizer's; both are Forbidden.
+func isWebhookRefusal(err error) bool { return strings.Contains(err.Error(), "admission webhook") }
 
 // refusals by who refused, in the order in which they are told from each other: a webhook's refusal also is Forbidden,
 // or invalid.
@@ -319,7 +319,7 @@ var refusals = []struct {
 		return strings.Contains(err.Error(), "failed calling webhook") ||
 			strings.Contains(err.Error(), "failed to call webhook")
 	}},
-	{says: "a webhook refused it", is: byWebhook},
+	{says: "a webhook refused it", is: isWebhookRefusal},
 	{says: "forbidden", is: apierrors.IsForbidden},
 	{says: "not found", is: apierrors.IsNotFound},
 	{says: "invalid", is: func(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }},
@@ -328,7 +328,7 @@ var refusals = []struct {
 		_, unfit := errors.AsType[*changeError](err)
 		return unfit
 	}},
-	{says: "no answer", is: noAnswer, unanswered: true},
+	{says: "no answer", is: isUnanswered, unanswered: true},
 }
 
 // explain says who refused, and whether that was an answer at all.
@@ -341,7 +341,7 @@ func explain(err error) (string, bool) {
 	return err.Error(), false
 }
 
-func noAnswer(err error) bool {
+func isUnanswered(err error) bool {
 	_, network := errors.AsType[*url.Error](err)
 	var status apierrors.APIStatus
 	return network || !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||

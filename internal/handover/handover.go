@@ -152,7 +152,7 @@ func claimant(ctx context.Context, lease string, candidates []Candidate) (Bindin
 				Reason: fmt.Sprintf("%s on host %s did not answer: %v", c.Component, c.Host, err),
 			}
 		}
-		if !leads(m, lease) {
+		if !holdsLease(m, lease) {
 			continue
 		}
 		if len(procs) != 1 {
@@ -198,7 +198,7 @@ func FindClaim(ctx context.Context, lease string, candidates []Candidate) (*Bind
 	return &holder, nil
 }
 
-func leads(m v1.Manager, lease string) bool {
+func holdsLease(m v1.Manager, lease string) bool {
 	for _, l := range m.Leads {
 		if l == lease {
 			return true

@@ -46,8 +46,8 @@ func (e *UnknownPlanError) Error() string {
 	return out
 }
 
-// known asks the ledger about the plan of a journal.
-func (p *Plane) known(ctx context.Context, part Part, doc *v1.Journal) error {
+// checkPlan asks the ledger about the plan of a journal.
+func (p *Plane) checkPlan(ctx context.Context, part Part, doc *v1.Journal) error {
 	if p.Ledger == nil {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (p *Plane) known(ctx context.Context, part Part, doc *v1.Journal) error {
 	return err
 }
 
-func (p *Plane) note(ctx context.Context, part Part, made *v1.Plan) error {
+func (p *Plane) recordPlan(ctx context.Context, part Part, made *v1.Plan) error {
 	if p.Ledger == nil {
 		return nil
 	}

@@ -46,15 +46,15 @@ func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 			s.pods = append(s.pods, m)
 		}
 	}
-	s.ask(ctx)
+	s.askManagers(ctx)
 	s.readLeases(ctx)
 	s.readConfigs(ctx, pods.Items)
 	s.nameOwners()
 	return s.found, nil
 }
 
-// ask asks every manager which loops it runs.
-func (s *survey) ask(ctx context.Context) {
+// askManagers asks every manager which loops it runs.
+func (s *survey) askManagers(ctx context.Context) {
 	s.found.Managers = make([]v1.Manager, len(s.pods))
 	var wg together.Group
 	for i, m := range s.pods {

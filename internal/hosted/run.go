@@ -68,7 +68,7 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop 
 		if err := p.engine(j, before, p.teller(j.Doc().Run, tell, publish)).Run(ctx, made, stop); err != nil {
 			return cause(ctx, err)
 		}
-		if err := p.end(ctx, j, v1.RunApplied); err != nil || part != Finish {
+		if err := p.endRun(ctx, j, v1.RunApplied); err != nil || part != Finish {
 			return err
 		}
 		return p.forget(ctx, Handover, Finish)
@@ -122,7 +122,7 @@ func (p *Plane) openPart(ctx context.Context, part Part) (*journal.Journal, *v1.
 	j, err := home.Open(ctx)
 	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {
 		doc := j.Doc()
-		if err := errors.Join(p.trusted(ctx, doc), p.known(ctx, part, &doc), p.forward(ctx, part, &doc)); err != nil {
+		if err := errors.Join(p.trusted(ctx, doc), p.checkPlan(ctx, part, &doc), p.forward(ctx, part, &doc)); err != nil {
 			return nil, nil, nil, err
 		}
 		made, before, err := reworded(ctx, home, &doc)
@@ -154,7 +154,7 @@ func (p *Plane) openPart(ctx context.Context, part Part) (*journal.Journal, *v1.
 	if err := ctx.Err(); err != nil { // a snapshot that was cut short refuses for the wrong reason, or the lock was lost
 		return nil, nil, nil, context.Cause(ctx)
 	}
-	if err := p.note(ctx, part, made); err != nil {
+	if err := p.recordPlan(ctx, part, made); err != nil {
 		return nil, nil, nil, err
 	}
 	j, err = home.Create(
@@ -204,7 +204,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(step.Event), stop <-chan
 		} else if doc.Phase == v1.RunRolledBack && !back {
 			return p.forget(ctx, Handover)
 		}
-		if err := errors.Join(p.trusted(ctx, doc), p.known(ctx, Handover, &doc)); err != nil {
+		if err := errors.Join(p.trusted(ctx, doc), p.checkPlan(ctx, Handover, &doc)); err != nil {
 			return err
 		}
 		before, err := home.Before(ctx)
@@ -219,7 +219,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(step.Event), stop <-chan
 		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, back, stop); err != nil {
 			return cause(ctx, err)
 		}
-		return errors.Join(p.end(ctx, j, v1.RunRolledBack), p.forget(ctx, Handover))
+		return errors.Join(p.endRun(ctx, j, v1.RunRolledBack), p.forget(ctx, Handover))
 	})
 }
 
@@ -363,7 +363,7 @@ func unread(snap *v1.Snapshot) error {
 	return nil
 }
 
-func (p *Plane) end(ctx context.Context, j *journal.Journal, phase string) error {
+func (p *Plane) endRun(ctx context.Context, j *journal.Journal, phase string) error {
 	ended := p.clock().Now().UTC()
 	return j.SetPhase(ctx, phase, nil, &ended)
 }

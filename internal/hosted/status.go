@@ -84,7 +84,7 @@ func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error
 		end = *doc.Ended
 	}
 	out.ElapsedSeconds = end.Sub(doc.Started).Seconds()
-	failed := count(&out, steps, doc.Records)
+	failed := countSteps(&out, steps, doc.Records)
 	progress, err := p.lock(ctx, &out)
 	if err != nil {
 		return out, "", err
@@ -104,8 +104,8 @@ func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error
 	return out, Part(doc.Plan.Options.Part), nil
 }
 
-// count fills in what the records say of the steps; it reports whether the last one that was begun went wrong.
-func count(out *v1.Status, steps *v1.Plan, records []v1.StepRecord) bool {
+// countSteps fills in what the records say of the steps; it reports whether the last one that was begun went wrong.
+func countSteps(out *v1.Status, steps *v1.Plan, records []v1.StepRecord) bool {
 	of := map[string]v1.StepRecord{}
 	for _, r := range records {
 		of[r.ID] = r

@@ -122,7 +122,7 @@ func (c config) setVersion(e v1.Edit) ([]v1.Edit, error) {
 	if e.Value == "" {
 		remove(c.root, kubernetesVersion)
 	} else {
-		put(c.root, kubernetesVersion, text(e.Value))
+		put(c.root, kubernetesVersion, textNode(e.Value))
 	}
 	return []v1.Edit{{Op: v1.EditSetVersion, Name: kubernetesVersion, Value: before}}, nil
 }
@@ -137,7 +137,7 @@ func (c config) setArg(e v1.Edit) ([]v1.Edit, error) {
 		if c.list {
 			args.Content = append(args.Content, mapping("name", e.Name, "value", e.Value))
 		} else {
-			args.Content = append(args.Content, text(e.Name), text(e.Value))
+			args.Content = append(args.Content, textNode(e.Name), textNode(e.Value))
 		}
 		return []v1.Edit{{Op: v1.EditUnsetFlag, Name: e.Name}}, nil
 	}
@@ -145,7 +145,7 @@ func (c config) setArg(e v1.Edit) ([]v1.Edit, error) {
 		return nil, nil
 	}
 	before := value.Value
-	*value = *text(e.Value)
+	*value = *textNode(e.Value)
 	return []v1.Edit{{Op: v1.EditSetFlag, Name: e.Name, Value: before}}, nil
 }
 
@@ -203,9 +203,9 @@ func (c config) addVolume(e v1.Edit) ([]v1.Edit, error) {
 	}
 	item := mapping("hostPath", e.Value, "mountPath", e.Value, "name", e.Name)
 	if e.PathType != "" {
-		item.Content = append(item.Content, text("pathType"), text(e.PathType))
+		item.Content = append(item.Content, textNode("pathType"), textNode(e.PathType))
 	}
-	item.Content = append(item.Content, text("readOnly"), &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
+	item.Content = append(item.Content, textNode("readOnly"), &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
 	volumes.Content = append(volumes.Content, item)
 	return []v1.Edit{{Op: v1.EditRemoveHostPath, Name: e.Name, Value: e.Value}}, nil
 }
@@ -298,11 +298,11 @@ func put(m *yaml.Node, key string, value *yaml.Node) {
 			return
 		}
 		if m.Content[i].Value > key {
-			m.Content = slices.Insert(m.Content, i, text(key), value)
+			m.Content = slices.Insert(m.Content, i, textNode(key), value)
 			return
 		}
 	}
-	m.Content = append(m.Content, text(key), value)
+	m.Content = append(m.Content, textNode(key), value)
 }
 
 func remove(m *yaml.Node, key string) {
@@ -314,8 +314,8 @@ func remove(m *yaml.Node, key string) {
 	}
 }
 
-// text is a string, quoted where YAML would read something else.
-func text(value string) *yaml.Node {
+// textNode is a string, quoted where YAML would read something else.
+func textNode(value string) *yaml.Node {
 	n := &yaml.Node{}
 	n.SetString(value)
 	return n
@@ -324,7 +324,7 @@ func text(value string) *yaml.Node {
 func mapping(pairs ...string) *yaml.Node {
 	m := &yaml.Node{Kind: yaml.MappingNode}
 	for _, p := range pairs {
-		m.Content = append(m.Content, text(p))
+		m.Content = append(m.Content, textNode(p))
 	}
 	return m
 }

@@ -41,7 +41,7 @@ const (
 // program, read a file of this machine, or send credentials to an unproven server is refused. So are entries that the
 // current context does not name. Its clients follow no redirect.
 func ReadSecret(secret *corev1.Secret) (*rest.Config, error) {
-	config, err := read(secret.Data[SecretKey], "")
+	config, err := readConfig(secret.Data[SecretKey], "")
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig in Secret %s/%s, key %s: %w", secret.Namespace, secret.Name, SecretKey, err)
 	}
@@ -55,7 +55,7 @@ func ReadFile(path, context string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	config, err := read(data, context)
+	config, err := readConfig(data, context)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
@@ -95,8 +95,8 @@ func load(data []byte) (*clientcmdapi.Config, error) {
 	return clientcmd.Load(data)
 }
 
-// read returns the configuration of a context; the current one for none.
-func read(data []byte, context string) (*rest.Config, error) {
+// readConfig returns the configuration of a context; the current one for none.
+func readConfig(data []byte, context string) (*rest.Config, error) {
 	if len(data) == 0 {
 		return nil, errors.New("it is missing or empty")
 	}

@@ -89,8 +89,8 @@ type alias struct {
 	secret, all bool
 }
 
-// follow masks what an alias stands for, unless that was done before.
-func (d *document) follow(anchor *yaml.Node, name string, all bool) bool {
+// maskAlias masks what an alias stands for, unless that was done before.
+func (d *document) maskAlias(anchor *yaml.Node, name string, all bool) bool {
 	use := alias{anchor, isSecretName(name) && !aboutSecret.MatchString(name), all}
 	if anchor == nil || d.followed[use] {
 		return false
@@ -112,7 +112,7 @@ func (d *document) maskNode(n *yaml.Node, name string, all bool) bool {
 	case yaml.ScalarNode:
 		changed = maskScalar(n, name, all) || changed
 	case yaml.AliasNode:
-		changed = d.follow(n.Alias, name, all) || changed
+		changed = d.maskAlias(n.Alias, name, all) || changed
 	case yaml.DocumentNode, yaml.SequenceNode:
 		previous := ""
 		for _, child := range n.Content {

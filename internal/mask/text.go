@@ -164,7 +164,7 @@ func maskHeaders(text string) string {
 	if strings.Contains(lower, "basic") {
 		text = basic.ReplaceAllStringFunc(text, func(found string) string {
 			part := basic.FindStringSubmatch(found)
-			if plain, ok := decode(part[2]); !ok || !strings.Contains(plain, ":") {
+			if plain, ok := decodeBase64(part[2]); !ok || !strings.Contains(plain, ":") {
 				return found
 			}
 			return part[1] + hidden
@@ -187,7 +187,7 @@ func maskListedFlags(text string) string {
 
 // maskLong masks a long word that is a private key or a token when decoded, or that is random.
 func maskLong(found string) string {
-	if plain, ok := decode(found); ok {
+	if plain, ok := decodeBase64(found); ok {
 		if strings.Contains(plain, "-----BEGIN") {
 			if strings.Contains(plain, "PRIVATE KEY") {
 				return hidden
@@ -204,7 +204,7 @@ func maskLong(found string) string {
 	return found
 }
 
-func decode(text string) (string, bool) {
+func decodeBase64(text string) (string, bool) {
 	text = strings.TrimRight(text, "=")
 	encoding := base64.RawStdEncoding
 	if strings.ContainsAny(text, "-_") {

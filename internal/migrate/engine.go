@@ -239,12 +239,12 @@ func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1
 	if err := x.Do(ctx, s, &rec); step.IsInterrupted(err) {
 		return err // its record says that it was begun
 	} else if err != nil {
-		return e.failed(ctx, s, rec, err)
+		return e.recordFailure(ctx, s, rec, err)
 	}
 	if err := e.verify(ctx, s, x); step.IsInterrupted(err) {
 		return err
 	} else if err != nil {
-		return e.failed(ctx, s, rec, err)
+		return e.recordFailure(ctx, s, rec, err)
 	}
 	now := e.env.Clock.Now().UTC()
 	rec.Ended, rec.Result, rec.Error = &now, v1.StepResultDone, ""
@@ -307,8 +307,8 @@ func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) 
 	return nil
 }
 
-// failed writes down why a step went wrong; what it owes stays in its record for the next run.
-func (e *Engine) failed(ctx context.Context, s v1.Step, rec v1.StepRecord, err error) error {
+// recordFailure writes down why a step went wrong; what it owes stays in its record for the next run.
+func (e *Engine) recordFailure(ctx context.Context, s v1.Step, rec v1.StepRecord, err error) error {
 	rec.Error = err.Error() // the journal cuts it
 	if e.env.Journal.Record(s.ID).Result != "" {
 		if saveErr := e.env.Journal.Save(context.WithoutCancel(ctx), rec); saveErr != nil {

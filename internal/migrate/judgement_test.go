@@ -145,7 +145,7 @@ func TestGroupsKeepTheOrderOfTheirSteps(t *testing.T) {
 	if diff := cmp.Diff([]string{"b1", "b2"}, ids(without(groupsOf(steps[2:5]), 1))); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)
 	}
-	if deferrable([][]v1.Step{{step("a1", "")}}) || !deferrable([][]v1.Step{{step("b1", "x")}}) {
+	if canDeferGroup([][]v1.Step{{step("a1", "")}}) || !canDeferGroup([][]v1.Step{{step("b1", "x")}}) {
 		t.Error("a step without a group was overtaken, or a group cannot be")
 	}
 }

@@ -32,7 +32,7 @@ func (e *Engine) nextGroup(ctx context.Context, phase []v1.Step) (group, rest []
 		if err != nil {
 			return nil, nil, err
 		}
-		if owns && i < len(groups)-1 && deferrable(groups[i+1:]) {
+		if owns && i < len(groups)-1 && canDeferGroup(groups[i+1:]) {
 			if !e.deferred[g[0].Group] {
 				e.deferred[g[0].Group] = true
 				e.env.Report(g[0], step.EventDeferred, why)
@@ -55,9 +55,9 @@ func groupsOf(phase []v1.Step) [][]v1.Step {
 	return out
 }
 
-// deferrable reports whether another group of this kind follows, which can go first; steps without a group keep their
-// place.
-func deferrable(later [][]v1.Step) bool { return later[0][0].Group != "" }
+// canDeferGroup reports whether another group of this kind follows, which can go first; steps without a group keep
+// their place.
+func canDeferGroup(later [][]v1.Step) bool { return later[0][0].Group != "" }
 
 func without(groups [][]v1.Step, i int) []v1.Step {
 	var out []v1.Step

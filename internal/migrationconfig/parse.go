@@ -42,7 +42,7 @@ func (r *reader) problem(code Code, field, fix, format string, args ...any) {
 }
 
 func (r *reader) file(data []byte) Config {
-	document, err := decode(data)
+	document, err := decodeConfig(data)
 	if err != nil {
 		// The asterisk is by far the likeliest reason, since the documentation prints it so. With it quoted, the rest can be
 		// read too.
@@ -57,20 +57,20 @@ func (r *reader) file(data []byte) Config {
 			return Config{}
 		}
 	}
-	if several(data) {
+	if hasSeveralDocuments(data) {
 		r.problem(SeveralDocuments, "", "keep one", "the file holds several YAML documents, and managers read only the first")
 	}
 	top, ok := document.(map[string]any)
 	if !ok {
-		r.problem(WrongKind, "", "", "the file holds %s, not a %s", describe(document), Kind)
+		r.problem(WrongKind, "", "", "the file holds %s, not a %s", describeValue(document), Kind)
 		return Config{}
 	}
 	return r.config(top)
 }
 
-// decode reads YAML the way the managers do: through JSON, with duplicate keys refused, and as nothing but JSON when it
-// begins with a brace.
-func decode(data []byte) (any, error) {
+// decodeConfig reads YAML the way the managers do: through JSON, with duplicate keys refused, and as nothing but JSON
+// when it begins with a brace.
+func decodeConfig(data []byte) (any, error) {
 	if bytes.HasPrefix(bytes.TrimLeftFunc(data, unicode.IsSpace), []byte("{")) {
 		if err := json.Unmarshal(data, new(any)); err != nil {
 			return nil, fmt.Errorf("the file begins like JSON, which managers then read it as, and is not: %w", err)
@@ -142,8 +142,8 @@ func (r *reader) wildcards(data []byte) []byte {
 	return append(quoted, data[done:]...)
 }
 
-// several reports whether more than one document of a file has content.
-func several(data []byte) bool {
+// hasSeveralDocuments reports whether more than one document of a file has content.
+func hasSeveralDocuments(data []byte) bool {
 	full := 0
 	for _, document := range documentMarker.Split(string(data), -1) {
 		for line := range strings.Lines(document) {
@@ -179,7 +179,7 @@ func (r *reader) config(top map[string]any) Config {
 	}
 	r.lock(config)
 	config.Leaders = r.leaders(top["controllerLeaders"])
-	r.unknown(top, "", "apiVersion", "kind", "leaderName", "resourceLock", "controllerLeaders")
+	r.reportUnknownFields(top, "", "apiVersion", "kind", "leaderName", "resourceLock", "controllerLeaders")
 	return config
 }
 
@@ -200,7 +200,7 @@ func (r *reader) leaders(value any) []Leader {
 	list, ok := value.([]any)
 	if !ok {
 		if value != nil {
-			r.problem(WrongType, field, "", "is %s, not a list", describe(value))
+			r.problem(WrongType, field, "", "is %s, not a list", describeValue(value))
 		}
 		return nil
 	}
@@ -237,11 +237,11 @@ func strayItem(items []any) (name, component string, stray bool) {
 func (r *reader) leader(value any, at string) Leader {
 	item, ok := value.(map[string]any)
 	if !ok {
-		r.problem(WrongType, at, "", "is %s, not a name and a component", describe(value))
+		r.problem(WrongType, at, "", "is %s, not a name and a component", describeValue(value))
 		return Leader{}
 	}
 	leader := Leader{Name: r.required(item, at, "name"), Component: r.required(item, at, "component")}
-	r.unknown(item, at, "name", "component")
+	r.reportUnknownFields(item, at, "name", "component")
 	return leader
 }
 
@@ -253,7 +253,7 @@ func (r *reader) text(from map[string]any, at, key string) string {
 	case string:
 		return value
 	default:
-		r.problem(WrongType, child(at, key), "put it in quotes if it is meant as text", "is %s, not text", describe(value))
+		r.problem(WrongType, child(at, key), "put it in quotes if it is meant as text", "is %s, not text", describeValue(value))
 		return ""
 	}
 }
@@ -268,8 +268,8 @@ func (r *reader) required(from map[string]any, at, key string) string {
 	return value
 }
 
-// unknown reports the fields that are not among known, sorted.
-func (r *reader) unknown(from map[string]any, at string, known ...string) {
+// reportUnknownFields reports the fields that are not among known, sorted.
+func (r *reader) reportUnknownFields(from map[string]any, at string, known ...string) {
 	var extra []string
 	for key := range from {
 		if !slices.Contains(known, key) {
@@ -293,8 +293,8 @@ func child(at, key string) string {
 	return at + "." + key
 }
 
-// describe says what kind of value stands where another was expected.
-func describe(value any) string {
+// describeValue says what kind of value stands where another was expected.
+func describeValue(value any) string {
 	switch value.(type) {
 	case nil:
 		return "nothing"

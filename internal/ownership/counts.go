@@ -26,11 +26,11 @@ func LoopOf(c v1.CloudCall) string {
 	switch {
 	case c.Action == "CreateRoute", c.Action == "DeleteRoute", c.Action == "ReplaceRoute":
 		return string(controllernames.Route)
-	case c.Action == "ModifyInstanceAttribute" && named(c, "SourceDestCheck"):
+	case c.Action == "ModifyInstanceAttribute" && hasAttribute(c, "SourceDestCheck"):
 		return string(controllernames.Route) // an instance that forwards pod traffic must not drop it
 	case strings.Contains(c.Action, "SecurityGroup"):
 		return string(controllernames.Service)
-	case (c.Action == "CreateTags" || c.Action == "DeleteTags") && onSecurityGroups(c):
+	case (c.Action == "CreateTags" || c.Action == "DeleteTags") && tagsSecurityGroups(c):
 		return string(controllernames.Service)
 	}
 	return otherLoop + c.Action
@@ -41,7 +41,7 @@ func loopOfNeutron(c v1.CloudCall) string {
 	_, path, _ := strings.Cut(c.Action, " ")
 	kind, _, _ := strings.Cut(path, "/")
 	switch {
-	case kind == "routers", kind == "ports" && named(c, "allowed_address_pairs"):
+	case kind == "routers", kind == "ports" && hasAttribute(c, "allowed_address_pairs"):
 		return string(controllernames.Route)
 	case kind == "floatingips", kind == "ports", strings.HasPrefix(kind, "security-group"):
 		return string(controllernames.Service) // a port may get a security group, or an address for a load balancer
@@ -49,7 +49,7 @@ func loopOfNeutron(c v1.CloudCall) string {
 	return otherLoop + c.Action
 }
 
-func named(c v1.CloudCall, attribute string) bool {
+func hasAttribute(c v1.CloudCall, attribute string) bool {
 	for name, value := range c.Params {
 		if strings.HasPrefix(name, attribute) || name == "Attribute" && strings.EqualFold(value, attribute) {
 			return true
@@ -58,8 +58,8 @@ func named(c v1.CloudCall, attribute string) bool {
 	return false
 }
 
-// onSecurityGroups reports whether everything that the call tags is a security group.
-func onSecurityGroups(c v1.CloudCall) bool {
+// tagsSecurityGroups reports whether everything that the call tags is a security group.
+func tagsSecurityGroups(c v1.CloudCall) bool {
 	var ids []string
 	for name, value := range c.Params {
 		if strings.HasPrefix(name, "ResourceId") {
@@ -105,7 +105,7 @@ func (s *span) add(c v1.CloudCall) {
 	}
 }
 
-func (c *counts) at(in map[string]*span, call v1.CloudCall) {
+func (c *counts) addByKey(in map[string]*span, call v1.CloudCall) {
 	if in[call.Key] == nil {
 		in[call.Key] = &span{}
 	}
@@ -122,11 +122,11 @@ func (c *counts) unseenAt(owner Owner, call v1.CloudCall) {
 // describeCounts turns the counts into sentences.
 func (c *counts) describeCounts(j *judge) {
 	for key, s := range c.unknownKeys {
-		j.unknown("cloud audit log: %s by the unknown access key %s between %s and %s (%s): by whom is unknown",
+		j.addUnknown("cloud audit log: %s by the unknown access key %s between %s and %s (%s): by whom is unknown",
 			calls(s.calls), key, clockTime(s.first), clockTime(s.last), listed(s.actions))
 	}
 	for owner, s := range c.unseen {
-		j.unknown(
+		j.addUnknown(
 			"scrape of %s: it made %s between %s and %s and was never looked at",
 			owner,
 			calls(s.calls),
@@ -135,13 +135,13 @@ func (c *counts) describeCounts(j *judge) {
 		)
 	}
 	for who, n := range c.strangers {
-		j.note("%s by %s, which runs no loop, left out", calls(n), who)
+		j.addNote("%s by %s, which runs no loop, left out", calls(n), who)
 	}
 	for who, n := range c.others {
-		j.note("%s of no cloud loop: %s", calls(n), who)
+		j.addNote("%s of no cloud loop: %s", calls(n), who)
 	}
 	if c.outside > 0 {
-		j.note(
+		j.addNote(
 			"%s before %s or after %s left out: the owners were not looked at then",
 			calls(c.outside),
 			clockTime(j.opts.From),

@@ -27,7 +27,7 @@ func (j *judge) findGaps() {
 		}
 	}
 	for loop, last := range covered {
-		if last.end != nil && !atEndOfLog(last, j.opts.Until) {
+		if last.end != nil && !isAtLogEnd(last, j.opts.Until) {
 			j.lastOwner(loop, last)
 		}
 	}
@@ -38,7 +38,7 @@ func (j *judge) lastOwner(loop string, last *tenure) {
 	mute := j.muteLeader(last.end.lo)
 	switch {
 	case j.opts.Until.Sub(j.lastAnswer()) > j.opts.MaxSilence:
-		j.unknown(
+		j.addUnknown(
 			"scrapes: no manager answered after %s: whether one runs %s since %s has ended is unknown",
 			clockTime(j.lastAnswer()),
 			loop,
@@ -46,9 +46,9 @@ func (j *judge) lastOwner(loop string, last *tenure) {
 		)
 	case loopRank(loop) >= len(controllernames.Loops):
 		// cloud-node exists in a cloud-controller-manager only, and goes with the last one
-		j.note("no manager ran %s after %s", loop, clockTime(last.end.lo))
+		j.addNote("no manager ran %s after %s", loop, clockTime(last.end.lo))
 	case mute != nil:
-		j.unknown(
+		j.addUnknown(
 			"scrapes of %s: it leads and does not say which loops it runs: whether it has run %s since %s ended at %s is unknown",
 			mute.name(),
 			loop,
@@ -89,28 +89,30 @@ func (j *judge) lastAnswer() time.Time {
 	return last
 }
 
-// atEndOfLog reports whether the log stops before a successor could have been seen; the process that ended last is no
+// isAtLogEnd reports whether the log stops before a successor could have been seen; the process that ended last is no
 // gap yet.
-func atEndOfLog(last *tenure, until time.Time) bool { return !last.end.hi.Before(until) }
+func isAtLogEnd(last *tenure, until time.Time) bool { return !last.end.hi.Before(until) }
 
 // gap records that no manager ran the loop of an old owner until next began, or until the end when there is none.
 func (j *judge) gap(old, next *tenure, until time.Time) {
 	g := v1.Gap{
 		Loop: old.loop, From: old.inc.Owner.String(), Cause: j.cause(old.end), Start: old.end.lo, End: until,
-		Seconds: seconds(until.Sub(old.end.lo)), Certain: old.certainEnd,
+		Seconds: roundUpSeconds(until.Sub(old.end.lo)), Certain: old.certainEnd,
 	}
 	if next != nil {
 		g.To, g.Certain = next.inc.Owner.String(), g.Certain && next.certainFrom
 		if next.held != nil {
-			held := seconds(max(0, earlier(*next.held, until).Sub(g.Start)))
+			held := roundUpSeconds(max(0, earlier(*next.held, until).Sub(g.Start)))
 			g.LeaseSeconds = &held
 		}
 	}
 	j.out.Gaps = append(j.out.Gaps, g)
 }
 
-// seconds rounds up to milliseconds, so that an upper bound stays one.
-func seconds(d time.Duration) float64 { return math.Ceil(float64(d)/float64(time.Millisecond)) / 1000 }
+// roundUpSeconds rounds up to milliseconds, so that an upper bound stays one.
+func roundUpSeconds(d time.Duration) float64 {
+	return math.Ceil(float64(d)/float64(time.Millisecond)) / 1000
+}
 
 // cause names what went on when an owner ended.
 func (j *judge) cause(e *end) string {

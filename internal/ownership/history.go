@@ -119,7 +119,7 @@ func (h *history) process(e v1.OwnershipEvent) {
 	if e.PID == 0 { // the component has no process here
 		for _, i := range h.incarnations {
 			if i.end == nil {
-				i.ended(e)
+				i.recordEnd(e)
 			}
 		}
 		return
@@ -135,7 +135,7 @@ func (h *history) process(e v1.OwnershipEvent) {
 		found.pid, found.ticks = e.PID, e.StartTicks
 	}
 	if e.Ended {
-		found.ended(e)
+		found.recordEnd(e)
 		return
 	}
 	found.alive = later(found.alive, Began(e))
@@ -153,8 +153,8 @@ func (h *history) add(e v1.OwnershipEvent) *processInstance {
 	return i
 }
 
-// ended records the proof of an end; of two statements the earlier one counts.
-func (i *processInstance) ended(e v1.OwnershipEvent) {
+// recordEnd records the proof of an end; of two statements the earlier one counts.
+func (i *processInstance) recordEnd(e v1.OwnershipEvent) {
 	if e.Looked != nil {
 		i.alive = later(i.alive, *e.Looked)
 	}
@@ -172,7 +172,7 @@ func (h *history) scrape(current *processInstance, e v1.OwnershipEvent) *process
 		return current
 	}
 	i := h.answering(e)
-	i.answered(e, i == current)
+	i.recordAnswer(e, i == current)
 	return i
 }
 
@@ -234,7 +234,7 @@ func (i *processInstance) confirm(at time.Time) {
 	}
 }
 
-func (i *processInstance) answered(e v1.OwnershipEvent, again bool) {
+func (i *processInstance) recordAnswer(e v1.OwnershipEvent, again bool) {
 	l := scrape{began: Began(e), ended: e.Time, loops: e.Loops, leads: e.Leads}
 	if again && e.Looked != nil {
 		l.after = *e.Looked
@@ -360,9 +360,9 @@ func (l *leaseHistory) wonWithin(from, to time.Time) []term {
 	return out
 }
 
-// at is the term during which a manager said at the given time that it leads. The slack is for a watch that lags behind
-// a scrape.
-func (l *leaseHistory) at(t time.Time) *term {
+// termAt is the term during which a manager said at the given time that it leads. The slack is for a watch that lags
+// behind a scrape.
+func (l *leaseHistory) termAt(t time.Time) *term {
 	const slack = time.Second
 	for i := len(l.terms) - 1; i >= 0; i-- {
 		if !l.terms[i].acquired.After(t) {
@@ -419,8 +419,8 @@ func (w *windows) close(last *v1.OwnershipEvent, until time.Time, maxSilence tim
 	}
 }
 
-// missing reports whether a look was missing between two moments that are further apart than looks are.
-func (w windows) missing(lo, hi time.Time) bool {
+// hasMissedRead reports whether a look was missing between two moments that are further apart than looks are.
+func (w windows) hasMissedRead(lo, hi time.Time) bool {
 	const twoLooks = 250 * time.Millisecond
 	if hi.Sub(lo) <= twoLooks {
 		return false

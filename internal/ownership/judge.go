@@ -133,7 +133,7 @@ func Judge(events []v1.OwnershipEvent, calls []v1.CloudCall, keys map[string]Own
 	sort.SliceStable(events, func(a, b int) bool { return events[a].Time.Before(events[b].Time) })
 	j.window(events)
 	if len(events) == 0 {
-		j.unknown("the ownership log is empty: which manager ran %s is unknown", strings.Join(opts.Loops, ", "))
+		j.addUnknown("the ownership log is empty: which manager ran %s is unknown", strings.Join(opts.Loops, ", "))
 	}
 	for _, e := range events {
 		if !e.Time.After(j.opts.Until) {
@@ -206,14 +206,14 @@ func (j *judge) sortedManagers() []*history {
 	return out
 }
 
-func (j *judge) unknown(format string, args ...any) {
+func (j *judge) addUnknown(format string, args ...any) {
 	s := fmt.Sprintf(format, args...)
 	if !slices.Contains(j.out.Unknown, s) {
 		j.out.Unknown = append(j.out.Unknown, s)
 	}
 }
 
-func (j *judge) note(format string, args ...any) {
+func (j *judge) addNote(format string, args ...any) {
 	j.out.Notes = append(j.out.Notes, fmt.Sprintf(format, args...))
 }
 

@@ -44,7 +44,7 @@ func (j *judge) overlapOf(old, next *tenure, calls []v1.CloudCall) {
 	o := v1.Overlap{Loop: old.loop, Evidence: v1.EvidenceCalls}
 	o.Old, o.New = names(old, next)
 	for _, c := range calls {
-		if j.counted(c.Seq) {
+		if j.isInOverlap(c.Seq) {
 			continue
 		}
 		if len(o.Calls) == 0 {
@@ -74,8 +74,8 @@ func (j *judge) overlappingCalls(old, next *tenure) {
 	j.overlapOf(old, next, calls)
 }
 
-// counted reports whether a call is in an overlap already.
-func (j *judge) counted(seq int64) bool {
+// isInOverlap reports whether a call is in an overlap already.
+func (j *judge) isInOverlap(seq int64) bool {
 	for _, o := range j.out.Overlaps {
 		for _, s := range o.Calls {
 			if s == seq {
@@ -114,7 +114,7 @@ func names(old, next *tenure) (string, string) {
 func (j *judge) findLateEffects() {
 	for _, t := range j.tenures {
 		for _, c := range t.calls {
-			if t.inc.end == nil || c.Effect == nil || c.Error != "" || !c.Effect.After(t.inc.end.hi) || j.counted(c.Seq) {
+			if t.inc.end == nil || c.Effect == nil || c.Error != "" || !c.Effect.After(t.inc.end.hi) || j.isInOverlap(c.Seq) {
 				continue
 			}
 			j.out.LateEffects = append(j.out.LateEffects, v1.LateEffect{

@@ -65,7 +65,7 @@ func (j *judge) seenTenure(i *processInstance, s *segment) *tenure {
 		t.notBefore = later(t.notBefore, won.after)
 	}
 	t.notBefore = earlier(t.notBefore, t.from)
-	t.certainFrom = t.earlier || !i.history.scrapeFail.missing(t.notBefore, t.from)
+	t.certainFrom = t.earlier || !i.history.scrapeFail.hasMissedRead(t.notBefore, t.from)
 	return t
 }
 
@@ -87,7 +87,7 @@ func (j *judge) heldSince(t *tenure) *term {
 	if l == nil || !ok {
 		return nil
 	}
-	won := l.at(led.ended)
+	won := l.termAt(led.ended)
 	if won == nil || won.earlier || won.acquired.Before(t.inc.since) {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (j *judge) attribute(calls []v1.CloudCall, keys map[string]Owner) {
 	}
 	for _, call := range calls {
 		if call.Unknown {
-			j.unknown(
+			j.addUnknown(
 				"the cloud did not know call %d, %s %s by %s at %s: what it would have changed is unknown",
 				call.Seq,
 				call.Service,
@@ -130,7 +130,7 @@ func (j *judge) attribute(calls []v1.CloudCall, keys map[string]Owner) {
 		owner, known := keys[call.Key]
 		switch {
 		case !known:
-			c.at(c.unknownKeys, call)
+			c.addByKey(c.unknownKeys, call)
 		case !owner.mayOwn():
 			c.strangers[owner.String()]++
 		default:
@@ -171,7 +171,7 @@ func (h *history) caller(loop string, arrived time.Time) *processInstance {
 			// A call that a process sent right before its end may arrive when its successor has begun to start.
 			older := h.incarnations[n-1]
 			stillThere := older.end != nil && !older.end.lo.Before(arrived)
-			if stillThere || older.end == nil && !i.ran(loop) || i.notYet(loop, arrived) {
+			if stillThere || older.end == nil && !i.hasRunLoop(loop) || i.hasDeniedLoop(loop, arrived) {
 				continue
 			}
 		}
@@ -180,9 +180,9 @@ func (h *history) caller(loop string, arrived time.Time) *processInstance {
 	return nil
 }
 
-// notYet reports whether the incarnation said after the given time that it did not run the loop: the gauge rises before
-// the loop's first call.
-func (i *processInstance) notYet(loop string, arrived time.Time) bool {
+// hasDeniedLoop reports whether the incarnation said after the given time that it did not run the loop: the gauge rises
+// before the loop's first call.
+func (i *processInstance) hasDeniedLoop(loop string, arrived time.Time) bool {
 	for _, l := range i.looks {
 		if contains(l.loops, loop) {
 			return false
@@ -194,7 +194,7 @@ func (i *processInstance) notYet(loop string, arrived time.Time) bool {
 	return false
 }
 
-func (i *processInstance) ran(loop string) bool {
+func (i *processInstance) hasRunLoop(loop string) bool {
 	for _, s := range i.segments {
 		if s.loop == loop {
 			return true
@@ -221,7 +221,7 @@ func (j *judge) add(i *processInstance, loop string, call v1.CloudCall) {
 	case next != nil: // it acted before its gauge was read as 1
 		in = next
 		in.from, in.notBefore = call.Arrived, earlier(in.notBefore, call.Arrived)
-		in.certainFrom = in.earlier || !i.history.scrapeFail.missing(in.notBefore, in.from)
+		in.certainFrom = in.earlier || !i.history.scrapeFail.hasMissedRead(in.notBefore, in.from)
 	default:
 		in = &tenure{loop: loop, inc: i, from: call.Arrived, notBefore: i.since}
 		j.tenures = append(j.tenures, in)
@@ -238,10 +238,10 @@ func (j *judge) endTenures() {
 			// A manager that drains is seen without its loops and is gone at the next look. That one is missing after the end,
 			// not before it.
 			t.end = t.segment.stopped
-			t.certainEnd = !t.inc.history.scrapeFail.missing(t.end.lo, t.end.looked)
+			t.certainEnd = !t.inc.history.scrapeFail.hasMissedRead(t.end.lo, t.end.looked)
 		case t.inc.end != nil:
 			t.end = t.inc.end
-			t.certainEnd = t.end.proof == v1.EndProcess && !t.inc.history.processFails.missing(t.end.lo, t.end.hi)
+			t.certainEnd = t.end.proof == v1.EndProcess && !t.inc.history.processFails.hasMissedRead(t.end.lo, t.end.hi)
 		default:
 			t.end = j.leaseLost(t)
 			t.certainEnd = t.end == nil
@@ -266,7 +266,7 @@ func (j *judge) leaseLost(t *tenure) *end {
 	if l == nil || !ok {
 		return nil
 	}
-	held := l.at(led.ended)
+	held := l.termAt(led.ended)
 	if held == nil || held.lost == nil || held.lost.Before(t.segment.seen) {
 		return nil
 	}

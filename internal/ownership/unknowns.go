@@ -14,11 +14,11 @@ import (
 // that leads no lease runs no loop.
 func (j *judge) findUnknowns(haveEvents bool) {
 	if haveEvents && j.first.Sub(j.opts.From) > j.opts.MaxSilence {
-		j.unknown("ownership log: nothing was recorded between %s and %s", clockTime(j.opts.From), clockTime(j.first))
+		j.addUnknown("ownership log: nothing was recorded between %s and %s", clockTime(j.opts.From), clockTime(j.first))
 	}
 	for _, loop := range j.opts.Loops {
 		if haveEvents && !slices.ContainsFunc(j.tenures, func(t *tenure) bool { return t.loop == loop }) {
-			j.unknown("no manager was seen to run %s between %s and %s", loop, clockTime(j.opts.From), clockTime(j.opts.Until))
+			j.addUnknown("no manager was seen to run %s between %s and %s", loop, clockTime(j.opts.From), clockTime(j.opts.Until))
 		}
 	}
 	for _, h := range j.sortedManagers() {
@@ -38,7 +38,7 @@ func (j *judge) findUnknowns(haveEvents bool) {
 	}
 	for _, l := range j.leases {
 		for _, w := range l.unseen {
-			j.unknown("lease %s had a holder between %s and %s that was not seen", l.name, clockTime(w.lo), clockTime(w.hi))
+			j.addUnknown("lease %s had a holder between %s and %s that was not seen", l.name, clockTime(w.lo), clockTime(w.hi))
 		}
 	}
 }
@@ -55,7 +55,7 @@ func (j *judge) unseenLoops(i *processInstance) {
 		if i.end != nil {
 			hi = earlier(hi, i.end.lo)
 		}
-		if !hi.After(lo) || i.answeredAfter(lo) {
+		if !hi.After(lo) || i.hasAnswerAfter(lo) {
 			continue
 		}
 		leads, said := i.leadsAt(lo)
@@ -65,10 +65,10 @@ func (j *judge) unseenLoops(i *processInstance) {
 		// A manager that leads begins its loops together. One that has begun some begins no others without winning another
 		// lease. One that has released them is about to end.
 		settled := len(leads) == 0 || len(i.segments) > 0
-		if (said || len(j.leases) > 0) && settled && !j.wonByNobody(i.Component, lo, hi) {
+		if (said || len(j.leases) > 0) && settled && !j.hasUnclaimedWin(i.Component, lo, hi) {
 			continue
 		}
-		j.unknown(
+		j.addUnknown(
 			"scrape of %s: no answer between %s and %s (%s): whether it ran a loop then is unknown",
 			i.name(),
 			clockTime(lo),
@@ -78,7 +78,7 @@ func (j *judge) unseenLoops(i *processInstance) {
 	}
 }
 
-func (i *processInstance) answeredAfter(t time.Time) bool {
+func (i *processInstance) hasAnswerAfter(t time.Time) bool {
 	return slices.ContainsFunc(i.looks, func(l scrape) bool { return l.began.After(t) })
 }
 
@@ -98,9 +98,9 @@ func (i *processInstance) runsAll(loops []string) bool {
 	return !slices.ContainsFunc(loops, func(l string) bool { return !slices.Contains(open, l) })
 }
 
-// wonByNobody reports whether a lease that the component contends for was won in the window, or may have been. The
+// hasUnclaimedWin reports whether a lease that the component contends for was won in the window, or may have been. The
 // winner has to be a holder that no manager's answer accounts for.
-func (j *judge) wonByNobody(component string, lo, hi time.Time) bool {
+func (j *judge) hasUnclaimedWin(component string, lo, hi time.Time) bool {
 	for _, l := range j.leases {
 		if l.name != component && isManager(l.name) {
 			continue
@@ -111,7 +111,7 @@ func (j *judge) wonByNobody(component string, lo, hi time.Time) bool {
 			}
 		}
 		for _, won := range l.wonWithin(lo, hi) {
-			if !j.claimed(l.name, won) {
+			if !j.wasClaimed(l.name, won) {
 				return true
 			}
 		}
@@ -119,8 +119,8 @@ func (j *judge) wonByNobody(component string, lo, hi time.Time) bool {
 	return false
 }
 
-// claimed reports whether some manager said during the term that it leads.
-func (j *judge) claimed(lease string, won term) bool {
+// wasClaimed reports whether some manager said during the term that it leads.
+func (j *judge) wasClaimed(lease string, won term) bool {
 	for _, h := range j.managers {
 		for _, i := range h.incarnations {
 			for _, l := range i.looks {
@@ -142,7 +142,7 @@ func (j *judge) unprovenEnd(t *tenure) {
 	if t.end.proof == v1.EndLease {
 		why = "another manager holds its lease"
 	}
-	j.unknown(
+	j.addUnknown(
 		"process of %s: its end was not seen between %s and %s, only that %s: it may have been paused and may still act",
 		t.inc.name(),
 		clockTime(t.end.lo),
@@ -157,7 +157,7 @@ func (j *judge) silentOwner(t *tenure) {
 	if t.end != nil || t.segment == nil || j.opts.Until.Sub(t.segment.seen) <= j.opts.MaxSilence {
 		return
 	}
-	j.unknown("scrape of %s: no answer after %s until the end at %s: whether it still ran its loops is unknown",
+	j.addUnknown("scrape of %s: no answer after %s until the end at %s: whether it still ran its loops is unknown",
 		t.inc.name(), clockTime(t.segment.seen), clockTime(j.opts.Until))
 }
 
@@ -172,7 +172,7 @@ func (j *judge) lateStart(t *tenure) {
 			continue
 		}
 		if old.end == nil || old.end.hi.After(t.notBefore) {
-			j.unknown(
+			j.addUnknown(
 				"scrape of %s: samples are missing between %s and %s, when it took over %s from %s; whether both ran it for a while is unknown",
 				t.inc.name(),
 				clockTime(t.notBefore),
@@ -196,7 +196,7 @@ func (j *judge) silentBesideSuccessor(old, next *tenure) {
 	if old.segment != nil {
 		quiet = old.segment.seen
 	}
-	j.unknown(
+	j.addUnknown(
 		"scrape of %s: no answer after %s, while its process lived until %s at least and %s ran %s from %s; whether both acted is unknown",
 		old.inc.name(),
 		clockTime(quiet),

@@ -118,7 +118,7 @@ func waiting(f Facts, r *Reason, s corev1.ContainerStatus, w *corev1.ContainerSt
 	case w.Reason == crashLoop:
 		t := s.LastTerminationState.Terminated
 		if t == nil {
-			r.Why, r.Next = text(w.Message), logs(p, s.Name, true)
+			r.Why, r.Next = shortenText(w.Message), logs(p, s.Name, true)
 		} else {
 			described(f, r, s, t)
 		}
@@ -127,24 +127,24 @@ func waiting(f Facts, r *Reason, s corev1.ContainerStatus, w *corev1.ContainerSt
 	case slices.Contains(pullReasons, w.Reason):
 		r.State = name(w.Reason) + " of image " + image
 		r.Why, r.lacksEvents = pullProblem(f, w), true
-		r.Next = "see whether its node can pull it: crictl pull " + quoted(imageName(p, s))
+		r.Next = "see whether its node can pull it: crictl pull " + quoteName(imageName(p, s))
 		if w.Reason == "InvalidImageName" {
 			r.Next = "correct the name of the image"
 		}
 		return
 	case w.Reason == "CreateContainerConfigError":
-		r.State, r.Why = w.Reason+" of image "+image, text(w.Message)
+		r.State, r.Why = w.Reason+" of image "+image, shortenText(w.Message)
 		r.Next = "make the ConfigMap or Secret that it names"
 		return
 	case slices.Contains(startReasons, w.Reason):
-		r.State, r.Why = name(w.Reason)+" of image "+image, text(w.Message)
+		r.State, r.Why = name(w.Reason)+" of image "+image, shortenText(w.Message)
 		r.Next = "look at the container runtime's log on its node: it refuses to start the container"
 	default:
 		r.State = cmp.Or(name(w.Reason), "ContainerCreating")
 		if r.State == "PodInitializing" {
 			r.State = "ContainerCreating"
 		}
-		r.Why = text(w.Message)
+		r.Why = shortenText(w.Message)
 	}
 	if e := newest(f, startEvents...); e != "" && (r.Why == "" || !strings.Contains(e, r.Why)) {
 		r.Why = e
@@ -165,7 +165,7 @@ func pullProblem(f Facts, w *corev1.ContainerStateWaiting) string {
 			why = e.Message
 		}
 	}
-	return text(why)
+	return shortenText(why)
 }
 
 // isBackOff reports whether a kubelet says of an image only that it waits to pull it again.
@@ -201,9 +201,9 @@ func described(f Facts, r *Reason, s corev1.ContainerStatus, t *corev1.Container
 			how += ", " + e
 		}
 	}
-	line := text(lastLine(t.Message))
+	line := shortenText(lastLine(t.Message))
 	if line == "" {
-		r.lacksLog, line = true, text(f.LastLine)
+		r.lacksLog, line = true, shortenText(f.LastLine)
 	}
 	if line != "" {
 		how += `; its last line: "` + line + `"`
@@ -228,7 +228,7 @@ func running(f Facts, r *Reason, s corev1.ContainerStatus) {
 	if e := newestThat(f, func(e *corev1.Event) bool {
 		return e.Reason == "Unhealthy" && !EventTime(e).Before(begun)
 	}); e != nil {
-		r.Why = text(e.Reason + ": " + e.Message)
+		r.Why = shortenText(e.Reason + ": " + e.Message)
 	}
 	if t := s.LastTerminationState.Terminated; t != nil && r.Why == "" {
 		state := r.State
@@ -247,7 +247,7 @@ func gates(f Facts, r *Reason) {
 		case c == nil:
 			r.Why = "no controller has written its readiness gate " + name(string(g.ConditionType))
 		case c.Status != corev1.ConditionTrue:
-			r.Why = text(fmt.Sprintf("readiness gate %s is %s: %s %s", g.ConditionType, c.Status, c.Reason, c.Message))
+			r.Why = shortenText(fmt.Sprintf("readiness gate %s is %s: %s %s", g.ConditionType, c.Status, c.Reason, c.Message))
 		default:
 			continue
 		}
@@ -255,7 +255,7 @@ func gates(f Facts, r *Reason) {
 		return
 	}
 	if c := condition(f.Pod, corev1.PodReady); c != nil {
-		r.Why = text(strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
+		r.Why = shortenText(strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
 	}
 	if state := NodeState(f.Node); state != "" {
 		r.Why = state

@@ -23,7 +23,7 @@ func newest(f Facts, reasons ...string) string {
 	if e == nil {
 		return ""
 	}
-	return text(e.Reason + ": " + e.Message)
+	return shortenText(e.Reason + ": " + e.Message)
 }
 
 // newestThat is the newest event of this very pod that fits. One of an earlier pod of the same name has another UID.

@@ -37,7 +37,7 @@ func (m Mirror) reason(state string) Reason {
 		Next:   "look at the kubelet on that host: journalctl -u kubelet",
 	}
 	if m.Words != "" {
-		r.Next += "; its last words: " + text(m.Words)
+		r.Next += "; its last words: " + shortenText(m.Words)
 	}
 	return r
 }
@@ -56,7 +56,7 @@ func NodeState(n *corev1.Node) string {
 		if c.Status == corev1.ConditionUnknown {
 			out = fmt.Sprintf("the kubelet of node %s has not reported since %s", name(n.Name), timeOfDay(c.LastHeartbeatTime.Time))
 		}
-		if why := text(c.Message); why != "" {
+		if why := shortenText(c.Message); why != "" {
 			out += ": " + why
 		}
 		return out

@@ -90,7 +90,7 @@ func Of(f Facts) (Reason, bool) {
 	case isReady(p):
 		return Reason{}, false
 	case p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded:
-		ended(f, &r)
+		explainEnded(f, &r)
 	case p.Spec.NodeName == "" && len(p.Status.ContainerStatuses) == 0 || isFalse(p, corev1.PodScheduled):
 		unscheduled(f, &r)
 	default:
@@ -111,8 +111,9 @@ func nameOf(p *corev1.Pod) string {
 // name is a name that another client wrote. It may be of any length and hold anything.
 func name(s string) string { return visible.Line(visible.Cut(s, longestName)) }
 
-// text is a text that another client wrote, in one line. Its end says more than its middle: what failed comes last.
-func text(s string) string {
+// shortenText is a text that another client wrote, in one line. Its end says more than its middle: what failed comes
+// last.
+func shortenText(s string) string {
 	s = visible.Line(strings.TrimSpace(mask.Cut(strings.TrimSpace(s), 8*longestReason)))
 	if len(s) <= longestReason {
 		return s
@@ -158,9 +159,9 @@ func terminating(f Facts, r *Reason) {
 	r.Why = strings.Join(why, ", ")
 }
 
-func ended(f Facts, r *Reason) {
+func explainEnded(f Facts, r *Reason) {
 	r.State = cmp.Or(name(f.Pod.Status.Reason), string(f.Pod.Status.Phase))
-	r.Why = text(f.Pod.Status.Message)
+	r.Why = shortenText(f.Pod.Status.Message)
 	for _, s := range slices.Concat(f.Pod.Status.InitContainerStatuses, f.Pod.Status.ContainerStatuses) {
 		if t := s.State.Terminated; t != nil && (t.ExitCode != 0 || r.Why == "") {
 			described(f, r, s, t)
@@ -172,17 +173,17 @@ func ended(f Facts, r *Reason) {
 func unscheduled(f Facts, r *Reason) {
 	r.State = "Pending, not scheduled"
 	if c := condition(f.Pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
-		r.State, r.Why = cmp.Or(name(c.Reason), r.State), text(c.Message)
+		r.State, r.Why = cmp.Or(name(c.Reason), r.State), shortenText(c.Message)
 	}
 	if r.Why == "" {
 		r.Why, r.lacksEvents = newest(f, "FailedScheduling"), true
 	}
-	r.Next = "make room, or change what its nodes must have: kubectl -n " + quoted(f.Pod.Namespace) + " describe pod " +
-		quoted(f.Pod.Name)
+	r.Next = "make room, or change what its nodes must have: kubectl -n " + quoteName(f.Pod.Namespace) + " describe pod " +
+		quoteName(f.Pod.Name)
 }
 
-// quoted is a name as a word of a command.
-func quoted(s string) string { return shell.Quote(visible.Cut(s, longestName)) }
+// quoteName is a name as a word of a command.
+func quoteName(s string) string { return shell.Quote(visible.Cut(s, longestName)) }
 
 // timeOfDay is a time that stays the same as time passes: a sentence with an age would be another one at each look.
 func timeOfDay(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
@@ -210,5 +211,5 @@ func logs(p *corev1.Pod, container string, previous bool) string {
 	if previous {
 		flag = "--previous "
 	}
-	return fmt.Sprintf("see kubectl -n %s logs %s%s -c %s", quoted(p.Namespace), flag, quoted(p.Name), quoted(container))
+	return fmt.Sprintf("see kubectl -n %s logs %s%s -c %s", quoteName(p.Namespace), flag, quoteName(p.Name), quoteName(container))
 }

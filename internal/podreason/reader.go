@@ -93,7 +93,7 @@ func (r *Reader) explain(
 		return Of(f)
 	}
 	f.Now = r.Clock.Now()
-	known := r.known(p.UID)
+	known := r.knownAnswers(p.UID)
 	f.Events, f.LastLine = known.events, known.line
 	out, is := Of(f)
 	if !is {
@@ -112,7 +112,7 @@ func (r *Reader) explain(
 	if needsNode(p) {
 		f.Node = r.Node(ctx, kube, p.Spec.NodeName)
 	}
-	r.remember(p.UID, known)
+	r.storeAnswers(p.UID, known)
 	return Of(f)
 }
 
@@ -140,7 +140,7 @@ func (r *Reader) Node(ctx context.Context, kube kubernetes.Interface, name strin
 	return known.node
 }
 
-func (r *Reader) known(uid types.UID) answers {
+func (r *Reader) knownAnswers(uid types.UID) answers {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if a := r.pods[uid]; a != nil {
@@ -149,7 +149,7 @@ func (r *Reader) known(uid types.UID) answers {
 	return answers{}
 }
 
-func (r *Reader) remember(uid types.UID, a answers) {
+func (r *Reader) storeAnswers(uid types.UID, a answers) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pods == nil || len(r.pods) >= maxPods && r.pods[uid] == nil {
@@ -173,8 +173,8 @@ func (r *Reader) isDue(last *time.Time, pause time.Duration, what string) bool {
 	return true
 }
 
-// note remembers that something may not be asked for.
-func (r *Reader) note(what string, err error) {
+// rememberRefusal remembers that something may not be asked for.
+func (r *Reader) rememberRefusal(what string, err error) {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return
 	}
@@ -196,7 +196,7 @@ func (r *Reader) listEvents(ctx context.Context, kube kubernetes.Interface, p *c
 		Limit: maxEvents,
 	})
 	if err != nil {
-		r.note("events of "+p.Namespace, err)
+		r.rememberRefusal("events of "+p.Namespace, err)
 		return nil, false
 	}
 	return list.Items[:min(len(list.Items), maxEvents)], true
@@ -214,7 +214,7 @@ func (r *Reader) readLog(ctx context.Context, kube kubernetes.Interface, p *core
 		LimitBytes: ptr.To[int64](maxLog),
 	}).Stream(ctx)
 	if err != nil {
-		r.note("log of "+p.Namespace, err)
+		r.rememberRefusal("log of "+p.Namespace, err)
 		return "", false
 	}
 	defer func() { _ = stream.Close() }()
@@ -237,7 +237,7 @@ func (r *Reader) getNode(ctx context.Context, kube kubernetes.Interface, name st
 	defer cancel()
 	n, err := kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		r.note("node", err)
+		r.rememberRefusal("node", err)
 		return nil, false
 	}
 	return n, true

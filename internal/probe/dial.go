@@ -78,8 +78,8 @@ func hostAndPort(s string) (host, port string, err error) {
 	return strings.ToLower(host), port, nil
 }
 
-// of returns where to connect to for an address.
-func (c ConnectTo) of(address string) string {
+// dialAddress returns where to connect to for an address.
+func (c ConnectTo) dialAddress(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || len(c) == 0 {
 		return address
@@ -121,7 +121,7 @@ func (d *Dialer) Look(ctx context.Context, t Target) error {
 
 // connect tries the addresses of a name in turn until one answers, as clients do.
 func (d *Dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(d.ConnectTo.of(address))
+	host, port, err := net.SplitHostPort(d.ConnectTo.dialAddress(address))
 	if err != nil {
 		return nil, err
 	}

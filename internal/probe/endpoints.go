@@ -29,8 +29,8 @@ type endpoints struct {
 	of map[string]map[string]bool
 }
 
-// put replaces a slice, and returns the Services that it belonged to and belongs to.
-func (e *endpoints) put(name string, s slice, there bool) []string {
+// replaceSlice replaces a slice, and returns the Services that it belonged to and belongs to.
+func (e *endpoints) replaceSlice(name string, s slice, there bool) []string {
 	var touched []string
 	if old, ok := e.slices[name]; ok {
 		delete(e.of[old.service], name)
@@ -112,7 +112,7 @@ func (r *run) endpointsOnce(ctx context.Context, known *endpoints, since *time.T
 			}
 			if s, ok := e.Object.(*discoveryv1.EndpointSlice); ok && e.Type != watch.Bookmark {
 				name, content := sliceOf(s)
-				for _, service := range known.put(name, content, e.Type != watch.Deleted) {
+				for _, service := range known.replaceSlice(name, content, e.Type != watch.Deleted) {
 					r.judgeEndpoints(ctx, known, service)
 				}
 			}
@@ -135,7 +135,7 @@ func (r *run) listEndpoints(ctx context.Context, known *endpoints) (string, erro
 		for i := range list.Items {
 			name, content := sliceOf(&list.Items[i])
 			there[name] = true
-			for _, service := range known.put(name, content, true) {
+			for _, service := range known.replaceSlice(name, content, true) {
 				touched[service] = true
 			}
 		}
@@ -144,7 +144,7 @@ func (r *run) listEndpoints(ctx context.Context, known *endpoints) (string, erro
 		}
 		for name := range known.slices {
 			if !there[name] {
-				for _, service := range known.put(name, slice{}, false) {
+				for _, service := range known.replaceSlice(name, slice{}, false) {
 					touched[service] = true
 				}
 			}
@@ -196,7 +196,7 @@ func (r *run) goneWithService(ctx context.Context, p *path, service string) {
 		s, err := r.Kube.CoreV1().Services(namespace).Get(asking, name, metav1.GetOptions{})
 		cancel()
 		if apierrors.IsNotFound(err) || err == nil && s.DeletionTimestamp != nil {
-			p.gone(r.now(), "Service "+service+" was deleted")
+			p.recordGone(r.now(), "Service "+service+" was deleted")
 			return
 		}
 		if err == nil {

@@ -117,8 +117,8 @@ func (p *path) broke(since, seen time.Time, err error) {
 	p.fails(since, seen, seen, err)
 }
 
-// gone notes that there is nothing to look at any more.
-func (p *path) gone(at time.Time, why string) {
+// recordGone notes that there is nothing to look at any more.
+func (p *path) recordGone(at time.Time, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.armed {

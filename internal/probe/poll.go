@@ -10,8 +10,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// follow looks at a path every so often until ctx ends.
-func (r *run) follow(ctx context.Context, k key, look func(context.Context) error, pace func() time.Duration) {
+// startProbe looks at a path every so often until ctx ends.
+func (r *run) startProbe(ctx context.Context, k key, look func(context.Context) error, pace func() time.Duration) {
 	p := r.pathOf(k, pace())
 	r.wg.Go(func() {
 		for ctx.Err() == nil {
@@ -123,7 +123,7 @@ func (r *run) startTargets(ctx context.Context, targets map[key]Target, found Fo
 		first := pace * time.Duration(i) / time.Duration(len(fresh)) // spread, so that they do not come in bursts
 		r.wg.Go(func() {
 			wait(looking, first)
-			r.follow(looking, key{t.Kind, t.Path}, func(ctx context.Context) error { return r.Look(ctx, t) }, r.currentPace)
+			r.startProbe(looking, key{t.Kind, t.Path}, func(ctx context.Context) error { return r.Look(ctx, t) }, r.currentPace)
 		})
 	}
 }
@@ -142,6 +142,6 @@ func (r *run) endTargets(targets map[key]Target, found Found) {
 		r.stops[k]()
 		delete(r.stops, k)
 		delete(targets, k)
-		r.pathOf(k, r.Interval).gone(r.now(), t.Owner+" is gone")
+		r.pathOf(k, r.Interval).recordGone(r.now(), t.Owner+" is gone")
 	}
 }

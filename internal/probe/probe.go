@@ -136,7 +136,7 @@ func (p *Prober) Run(ctx context.Context) {
 	why := ""
 	for ctx.Err() == nil {
 		r := p.newRun()
-		why = r.do(ctx, why)
+		why = r.runProbes(ctx, why)
 	}
 }
 
@@ -187,8 +187,8 @@ func (p *Prober) newRun() *run {
 // now is the time of an event.
 func (r *run) now() time.Time { return r.wall.Add(time.Since(r.start)) }
 
-// do runs until ctx ends, or until the clocks part, and returns why it had to begin again.
-func (r *run) do(ctx context.Context, why string) string {
+// runProbes runs until ctx ends, or until the clocks part, and returns why it had to begin again.
+func (r *run) runProbes(ctx context.Context, why string) string {
 	begin := v1.ProbeEvent{
 		Time:            r.wall,
 		Event:           v1.ProbeBegin,
@@ -204,7 +204,7 @@ func (r *run) do(ctx context.Context, why string) string {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for name, read := range r.Reads {
-		r.follow(inner, key{v1.PathAPIRead, name}, read, func() time.Duration { return r.Interval })
+		r.startProbe(inner, key{v1.PathAPIRead, name}, read, func() time.Duration { return r.Interval })
 	}
 	if r.Kube != nil {
 		r.wg.Go(func() { r.watchAPI(inner) })

@@ -38,7 +38,7 @@ func Rows(d v1.Disruption) []Row {
 			}
 		}
 		if rest.Paths > 0 {
-			rest.Title = restTitle(kind, rest.Paths, rest.Paths < count(d, kind))
+			rest.Title = restTitle(kind, rest.Paths, rest.Paths < countPaths(d, kind))
 			out = append(out, rest)
 		}
 	}
@@ -71,7 +71,7 @@ func worse(a, b string) string {
 	return a
 }
 
-func count(d v1.Disruption, kind string) int {
+func countPaths(d v1.Disruption, kind string) int {
 	n := 0
 	for _, p := range d.Paths {
 		if p.Kind == kind {

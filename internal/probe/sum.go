@@ -22,7 +22,7 @@ func Sum(events []v1.ProbeEvent) *v1.Disruption {
 	s.out.TypeMeta = v1.Type(v1.KindDisruption)
 	s.out.From = events[0].Time
 	for _, e := range events {
-		s.take(e)
+		s.addEvent(e)
 		s.last = e.Time
 		if e.Time.After(s.out.To) {
 			s.out.To = e.Time
@@ -58,7 +58,7 @@ type summed struct {
 	looks, reconnects int
 }
 
-func (s *summer) take(e v1.ProbeEvent) {
+func (s *summer) addEvent(e v1.ProbeEvent) {
 	k := key{e.Kind, e.Path}
 	switch e.Event {
 	case v1.ProbeBegin:

@@ -39,8 +39,8 @@ func Clients(cfg *rest.Config) (kube kubernetes.Interface, reads map[string]func
 		return nil, nil, err
 	}
 	return kube, map[string]func(context.Context) error{
-		"over a kept connection":          read(reader),
-		"over a new connection each time": read(fresh),
+		"over a kept connection":          apiReader(reader),
+		"over a new connection each time": apiReader(fresh),
 	}, nil
 }
 
@@ -53,9 +53,9 @@ func own(cfg *rest.Config) *rest.Config {
 	return c
 }
 
-// read asks for an object that every cluster has, past the caches of the API server. It does not try again as client-go
-// does by itself.
-func read(kube kubernetes.Interface) func(context.Context) error {
+// apiReader asks for an object that every cluster has, past the caches of the API server. It does not try again as
+// client-go does by itself.
+func apiReader(kube kubernetes.Interface) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return kube.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/kube-system").MaxRetries(0).Do(ctx).Error()
 	}

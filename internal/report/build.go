@@ -66,7 +66,7 @@ func Build(in Input) v1.Report {
 		Strategy:    j.Plan.Strategy,
 		Direction:   direction(j),
 		Started:     j.Started.UTC(),
-		Ended:       ended(j, in.Now).UTC(),
+		Ended:       endTime(j, in.Now).UTC(),
 		Findings:    j.Plan.Findings,
 		Gaps:        []v1.Gap{},
 		Steps:       steps(j),
@@ -128,8 +128,8 @@ func direction(j v1.Journal) string {
 	return directionForward
 }
 
-// ended is when the run ended, or what is known of it so far.
-func ended(j v1.Journal, now time.Time) time.Time {
+// endTime is when the run ended, or what is known of it so far.
+func endTime(j v1.Journal, now time.Time) time.Time {
 	if j.Ended != nil {
 		return *j.Ended
 	}

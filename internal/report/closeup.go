@@ -140,7 +140,7 @@ const (
 )
 
 func drawCloseRow(g v1.Gap, s scale, y int) closeRow {
-	start, end := s.at(g.Start), s.at(g.End)
+	start, end := s.positionAt(g.Start), s.positionAt(g.End)
 	return closeRow{
 		Loop:     g.Loop,
 		Old:      short(g.From),
@@ -207,7 +207,7 @@ func moments(r v1.Report, c cluster, s scale) ([]moment, int) {
 	})
 	var out []moment
 	for i, text := range texts {
-		x := s.at(found[text])
+		x := s.positionAt(found[text])
 		m := moment{
 			X:      percent(x),
 			Text:   text,
@@ -260,8 +260,8 @@ type scale struct{ from, to time.Time }
 
 func (s scale) length() time.Duration { return max(s.to.Sub(s.from), time.Millisecond) }
 
-// at is the place of a moment; moments outside lie at the nearer end.
-func (s scale) at(t time.Time) float64 {
+// positionAt is the place of a moment; moments outside lie at the nearer end.
+func (s scale) positionAt(t time.Time) float64 {
 	return 100 * min(1, max(0, float64(t.Sub(s.from))/float64(s.length())))
 }
 
@@ -283,7 +283,7 @@ func (s scale) ticks(zero time.Time, n int) []tick {
 		if t.After(s.to.Add(time.Microsecond)) {
 			break
 		}
-		at := s.at(t)
+		at := s.positionAt(t)
 		anchor := "middle"
 		switch {
 		case at < 4:

@@ -262,25 +262,25 @@ func drawPath(d *v1.Disruption, p v1.PathDisruption, s scale, i int) pathLane {
 		exactly(p.TotalSeconds),
 	)
 	for _, u := range slices.Concat(d.Unobserved, p.Unobserved) {
-		x := s.at(u.From)
+		x := s.positionAt(u.From)
 		l.Marks = append(l.Marks, pathMark{
 			X: percent(
 				x,
 			),
-			W:     percent(max(s.at(u.To)-x, 0.2)),
+			W:     percent(max(s.positionAt(u.To)-x, 0.2)),
 			Class: "unseen",
 			Title: fmt.Sprintf("no sample for %s from %s: %s", duration(u.Seconds), clock(u.From), u.Why),
 		})
 	}
 	for _, o := range p.Outages {
-		x := s.at(o.Begin)
+		x := s.positionAt(o.Begin)
 		during := ""
 		if len(o.Steps) > 0 {
 			during = "; during " + strings.Join(o.Steps, ", ")
 		}
 		l.Marks = append(l.Marks, pathMark{
 			X:     percent(min(x, 99.6)),
-			W:     percent(max(s.at(o.End)-x, 0.4)),
+			W:     percent(max(s.positionAt(o.End)-x, 0.4)),
 			Class: "outage",
 			Title: fmt.Sprintf(
 				"%s was out for %s from %s to %s: %s%s",

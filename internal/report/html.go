@@ -223,7 +223,7 @@ func figures(r v1.Report) []figure {
 		}
 	}
 	writes := figure{
-		Value:  count(r.Handover.OverlappingWrites),
+		Value:  formatCount(r.Handover.OverlappingWrites),
 		Name:   "overlapping writes",
 		Detail: "by the cloud's audit log",
 	}
@@ -318,8 +318,8 @@ func stepTable(r v1.Report) []phaseRows {
 		}
 		row := stepRow{StepReport: st, Tone: stepTone(st.Result)}
 		if st.Started != nil {
-			x := s.at(*st.Started)
-			end := s.at(st.Started.Add(time.Duration(st.DurationSeconds * float64(time.Second))))
+			x := s.positionAt(*st.Started)
+			end := s.positionAt(st.Started.Add(time.Duration(st.DurationSeconds * float64(time.Second))))
 			row.Start, row.Length = "+"+duration(st.Started.Sub(r.Started).Seconds()), duration(st.DurationSeconds)
 			row.X, row.Width = percent(min(x, 99.5)), percent(max(end-x, 0.5))
 		}

@@ -17,7 +17,7 @@ import (
 // endpoints says which Services had ready endpoints and have none. Other numbers come and go with every deployment, and
 // are no loss.
 func (c *inventories) endpoints() {
-	if !c.partKnown("endpointslices", "endpoints", "endpointslices") {
+	if !c.canComparePart("endpointslices", "endpoints", "endpointslices") {
 		return
 	}
 	now := map[string]v1.ServiceEndpoints{}
@@ -120,19 +120,19 @@ func inventory(before, after *v1.Snapshot, direction string, goes map[string]str
 		return c.out
 	}
 	c.namesBefore, c.namesAfter = servingrequest.NodesOf(before), servingrequest.NodesOf(after)
-	if c.listed("nodes") {
+	if c.hasListed("nodes") {
 		c.nodes()
 	}
-	if c.listed("services") {
+	if c.hasListed("services") {
 		c.services()
 	}
 	c.endpoints()
 	c.volumes()
 	if before.Cloud != nil && after.Cloud != nil {
-		if c.listed("cloud", "cloud/loadbalancers") {
+		if c.hasListed("cloud", "cloud/loadbalancers") {
 			c.loadBalancers()
 		}
-		if c.listed("cloud", "cloud/routes") {
+		if c.hasListed("cloud", "cloud/routes") {
 			c.routes()
 		}
 	}
@@ -167,8 +167,8 @@ func going(j v1.Journal) map[string]string {
 	return out
 }
 
-// listed reports whether none of these facts is unknown, on either side: what could not be listed is not gone.
-func (c *inventories) listed(facts ...string) bool {
+// hasListed reports whether none of these facts is unknown, on either side: what could not be listed is not gone.
+func (c *inventories) hasListed(facts ...string) bool {
 	return !slices.ContainsFunc(
 		slices.Concat(c.before.Errors, c.after.Errors),
 		func(e v1.GatherError) bool { return slices.Contains(facts, e.Fact) },
@@ -281,13 +281,13 @@ func (c *inventories) maps(
 			continue
 		}
 		if b == a || b == "" && hadIt || a == "" && hasIt { // an empty value is not an absent one
-			b, a = quoted(b, hadIt), quoted(a, hasIt)
+			b, a = quoteIfPresent(b, hadIt), quoteIfPresent(a, hasIt)
 		}
 		c.expect(object, what+" "+k, b, a, why(k, b, a))
 	}
 }
 
-func quoted(s string, present bool) string {
+func quoteIfPresent(s string, present bool) string {
 	if !present {
 		return ""
 	}
@@ -470,7 +470,7 @@ func (c *inventories) nodes() {
 			continue
 		}
 		c.node(b, a)
-		if c.listed("csrs") {
+		if c.hasListed("csrs") {
 			c.serving(b.Name)
 		}
 	}
@@ -533,15 +533,15 @@ func (c *inventories) node(b, a v1.Node) {
 // another certificate. Until the request is answered, logs and exec of its pods fail. That comes minutes after its
 // step. A kubelet that waited before waits for nothing that the migration did.
 func (c *inventories) serving(node string) {
-	was, is := unanswered(c.before, c.namesBefore, node), unanswered(c.after, c.namesAfter, node)
+	was, is := unissuedRequest(c.before, c.namesBefore, node), unissuedRequest(c.after, c.namesAfter, node)
 	if was == "" && is != "" {
 		c.differ("Node/"+node, "servingCertificate", "no request waits", is)
 	}
 }
 
-// unanswered names the first request for a serving certificate of a node that is not issued, and what answers it; empty
-// for none.
-func unanswered(s *v1.Snapshot, names *servingrequest.Nodes, node string) string {
+// unissuedRequest names the first request for a serving certificate of a node that is not issued, and what answers it;
+// empty for none.
+func unissuedRequest(s *v1.Snapshot, names *servingrequest.Nodes, node string) string {
 	for _, r := range s.CertificateRequests {
 		switch {
 		case r.SignerName != certificatesv1.KubeletServingSignerName || r.Username != servingrequest.UserPrefix+node:

@@ -102,8 +102,8 @@ func (m *md) figures(r v1.Report) {
 	m.header("figure", ">value")
 	m.row(figureDowntime, downtime(r))
 	m.row(figureGap, gapLength(r))
-	m.row("overlapping writes", count(r.Handover.OverlappingWrites))
-	m.row("late effects", count(r.Handover.LateEffects))
+	m.row("overlapping writes", formatCount(r.Handover.OverlappingWrites))
+	m.row("late effects", formatCount(r.Handover.LateEffects))
 	m.row("load balancers recreated", known(r.Inventory.Known, r.Inventory.LoadBalancers.Recreated))
 	m.row("nodes changed", known(r.Inventory.Known, surprising(r.Inventory, "Node/")))
 	m.row("assisted releases of a lease", fmt.Sprint(r.Handover.Assisted))
@@ -357,8 +357,8 @@ func successor(manager string) string {
 	return manager
 }
 
-// count writes a number that may not have been counted.
-func count(n *int) string {
+// formatCount writes a number that may not have been counted.
+func formatCount(n *int) string {
 	if n == nil {
 		return "not counted"
 	}

@@ -200,7 +200,7 @@ func drawBar(t v1.Tenure, s scale, y int) bar {
 	if !t.Certain {
 		title += "; a look was missing at one end"
 	}
-	x, w := s.at(from), s.at(to)-s.at(from)
+	x, w := s.positionAt(from), s.positionAt(to)-s.positionAt(from)
 	return bar{X: percent(x), W: percent(max(w, 0.15)), Y: y, Class: class(t.Component), Title: title, Certain: t.Certain}
 }
 
@@ -211,14 +211,14 @@ func drawGaps(r v1.Report, s scale, loop string, height int) []gapMark {
 	var places []float64
 	var lengths []float64
 	add := func(m gapMark, start, end time.Time, weight float64) {
-		x := s.at(start)
+		x := s.positionAt(start)
 		least := 0.1
 		if m.Class == "overlap" {
 			least = 0.3
 		}
-		m.X, m.W, m.Height, m.Bottom = percent(x), percent(max(s.at(end)-x, least)), height-gapTop, height
+		m.X, m.W, m.Height, m.Bottom = percent(x), percent(max(s.positionAt(end)-x, least)), height-gapTop, height
 		out = append(out, m)
-		places, lengths = append(places, (x+s.at(end))/2), append(lengths, weight)
+		places, lengths = append(places, (x+s.positionAt(end))/2), append(lengths, weight)
 	}
 	for _, g := range r.Gaps {
 		if g.Loop == loop {
@@ -365,7 +365,7 @@ func drawSteps(r v1.Report, s scale) ([]band, []mark) {
 		}
 		end := st.Started.Add(time.Duration(st.DurationSeconds * float64(time.Second)))
 		marks = append(marks, mark{
-			X: percent(s.at(*st.Started)), Failed: st.Result == v1.StepResultFailed,
+			X: percent(s.positionAt(*st.Started)), Failed: st.Result == v1.StepResultFailed,
 			Title: fmt.Sprintf("%s: %s at %s, %s", st.Title, st.Result, clock(*st.Started), duration(st.DurationSeconds)),
 		})
 		if n := len(phases); n == 0 || phases[n-1].name != st.Phase {
@@ -382,7 +382,7 @@ func drawSteps(r v1.Report, s scale) ([]band, []mark) {
 	}
 	var bands []band
 	for i, p := range phases {
-		x, w := s.at(p.from), s.at(p.to)-s.at(p.from)
+		x, w := s.positionAt(p.from), s.positionAt(p.to)-s.positionAt(p.from)
 		bands = append(bands, band{
 			X: percent(
 				x,

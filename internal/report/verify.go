@@ -178,7 +178,7 @@ func (v *verifier) inventory(name string, objects []string, fact string, only fu
 		}
 		c.Differences = append(c.Differences, d)
 	}
-	unknown := v.unknown(fact)
+	unknown := v.unknownReasons(fact)
 	switch {
 	case unexplained > 0:
 		c.Outcome, c.Summary = v1.Fail, fmt.Sprintf(
@@ -195,8 +195,8 @@ func (v *verifier) inventory(name string, objects []string, fact string, only fu
 	v.add(c)
 }
 
-// unknown are the reasons for which a part could not be compared.
-func (v *verifier) unknown(fact string) []string {
+// unknownReasons are the reasons for which a part could not be compared.
+func (v *verifier) unknownReasons(fact string) []string {
 	var out []string
 	for _, u := range v.in.Report.Inventory.Unknown {
 		if strings.HasPrefix(u, fact) || fact == "endpoints" && strings.HasPrefix(u, "endpointslices") {
@@ -306,7 +306,7 @@ func (v *verifier) facts() {
 	}
 	for _, e := range v.in.Errors {
 		sentence := e.Fact + " is unknown: " + e.Error
-		if said[sentence] || e.Fact == "endpoints" || strings.HasPrefix(e.Fact, "volumes") && partOf(e.Fact) {
+		if said[sentence] || e.Fact == "endpoints" || strings.HasPrefix(e.Fact, "volumes") && isComparedFact(e.Fact) {
 			continue
 		}
 		c.Outcome, c.Problems = v1.Unknown, append(c.Problems, sentence)
@@ -317,8 +317,9 @@ func (v *verifier) facts() {
 	v.add(c)
 }
 
-// partOf reports whether a fact about volumes is one of those that the inventory compares, which say so themselves.
-func partOf(fact string) bool {
+// isComparedFact reports whether a fact about volumes is one of those that the inventory compares, which say so
+// themselves.
+func isComparedFact(fact string) bool {
 	return slices.Contains(
 		[]string{"volumes", "volumes/claims", "volumes/persistentvolumes", "volumes/attachments", "volumes/csinodes"},
 		fact,

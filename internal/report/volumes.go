@@ -13,9 +13,9 @@ import (
 // minute.
 const settling = 2 * time.Minute
 
-// partKnown reports whether a part of the inventory can be compared: it was gathered on both sides. What could not be
-// is said.
-func (c *inventories) partKnown(part, fact, count string) bool {
+// canComparePart reports whether a part of the inventory can be compared: it was gathered on both sides. What could not
+// be is said.
+func (c *inventories) canComparePart(part, fact, count string) bool {
 	known := true
 	for _, side := range []struct {
 		name string
@@ -41,19 +41,19 @@ func (c *inventories) partKnown(part, fact, count string) bool {
 // volumes compares everything of storage.
 func (c *inventories) volumes() {
 	before, after := orEmpty(c.before.Volumes), orEmpty(c.after.Volumes)
-	claims := c.partKnown("persistentvolumeclaims", "volumes/claims", "persistentvolumeclaims")
+	claims := c.canComparePart("persistentvolumeclaims", "volumes/claims", "persistentvolumeclaims")
 	if claims {
 		c.claims(before, after)
 	}
-	if c.partKnown("persistentvolumes", "volumes/persistentvolumes", "persistentvolumes") {
+	if c.canComparePart("persistentvolumes", "volumes/persistentvolumes", "persistentvolumes") {
 		c.out.Volumes = v1.CountDiff{Before: len(before.PersistentVolumes), After: len(after.PersistentVolumes)}
 		c.persistentVolumes(before, after, claims)
 	}
-	if c.partKnown("volumeattachments", "volumes/attachments", "volumeattachments") {
+	if c.canComparePart("volumeattachments", "volumes/attachments", "volumeattachments") {
 		c.out.Attachments = v1.CountDiff{Before: attached(before), After: attached(after)}
 		c.attachments(before, after)
 	}
-	if c.partKnown("csinodes", "volumes/csinodes", "") {
+	if c.canComparePart("csinodes", "volumes/csinodes", "") {
 		c.out.Drivers = v1.CountDiff{Before: drivers(before), After: drivers(after)}
 		c.csiNodes(before, after)
 	}

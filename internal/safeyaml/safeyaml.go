@@ -63,7 +63,7 @@ func Check(data []byte) (err error) {
 		return ErrNotWeighed
 	}
 	w := weigher{limit: len(data) + growth, known: map[*nodes.Node]int{}}
-	_, err = w.weigh(&document)
+	_, err = w.weighNode(&document)
 	return err
 }
 
@@ -76,9 +76,9 @@ type weigher struct {
 // pending marks a node whose weight is being added up.
 const pending = -1
 
-func (w *weigher) weigh(n *nodes.Node) (int, error) {
+func (w *weigher) weighNode(n *nodes.Node) (int, error) {
 	if n.Kind == nodes.AliasNode {
-		return w.weigh(n.Alias)
+		return w.weighNode(n.Alias)
 	}
 	if weight, ok := w.known[n]; ok {
 		if weight == pending {
@@ -89,7 +89,7 @@ func (w *weigher) weigh(n *nodes.Node) (int, error) {
 	w.known[n] = pending
 	sum := len(n.Value)
 	for _, child := range n.Content {
-		weight, err := w.weigh(child)
+		weight, err := w.weighNode(child)
 		if err != nil {
 			return 0, err
 		}

@@ -80,7 +80,7 @@ func fields(t reflect.Type) (lines []string, more []reflect.Type) {
 		if name == "" {
 			name = f.Name
 		}
-		words, structs := describe(f.Type)
+		words, structs := describeType(f.Type)
 		lines = append(lines, name+" "+words)
 		more = append(more, structs...)
 	}
@@ -93,20 +93,20 @@ var (
 	ownText = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// describe is the JSON type of a Go type.
-func describe(t reflect.Type) (words string, structs []reflect.Type) {
+// describeType is the JSON type of a Go type.
+func describeType(t reflect.Type) (words string, structs []reflect.Type) {
 	if t.Kind() == reflect.Pointer { // null and absent are one for a reader
-		return describe(t.Elem())
+		return describeType(t.Elem())
 	}
 	if own := reflect.PointerTo(t); own.Implements(ownJSON) || own.Implements(ownText) {
 		return t.String(), nil
 	}
 	switch t.Kind() {
 	case reflect.Slice, reflect.Array:
-		words, structs = describe(t.Elem())
+		words, structs = describeType(t.Elem())
 		return "[]" + words, structs
 	case reflect.Map:
-		words, structs = describe(t.Elem())
+		words, structs = describeType(t.Elem())
 		return "map[" + t.Key().Kind().String() + "]" + words, structs
 	case reflect.Struct:
 		return t.String(), []reflect.Type{t}
@@ -121,9 +121,9 @@ const update = "go test ./internal/repopolicy -update"
 // Broken says how the listings in a directory fail a form, a line each.
 func (f Form) Broken(dir fs.FS) ([]string, error) {
 	var out []string
-	now := lines(Listing(f.Of...))
+	now := parseFields(Listing(f.Of...))
 	for n := 1; n <= f.Number; n++ {
-		state, kept, err := read(dir, f.file(n))
+		state, kept, err := readListing(dir, f.file(n))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			out = append(
@@ -176,7 +176,7 @@ func (f Form) Broken(dir fs.FS) ([]string, error) {
 
 // Update lists the fields of the number as it is, unless they were released.
 func (f Form) Update(dir string) error {
-	state, _, err := read(os.DirFS(dir), f.file(f.Number))
+	state, _, err := readListing(os.DirFS(dir), f.file(f.Number))
 	if err == nil && state == released || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -189,8 +189,8 @@ func (f Form) Update(dir string) error {
 
 func (f Form) file(n int) string { return fmt.Sprintf("%s-%d.txt", f.Name, n) }
 
-// read returns whether a listing was released, and its fields.
-func read(dir fs.FS, name string) (state string, kept map[string]bool, err error) {
+// readListing returns whether a listing was released, and its fields.
+func readListing(dir fs.FS, name string) (state string, kept map[string]bool, err error) {
 	data, err := fs.ReadFile(dir, name)
 	if err != nil {
 		return "", nil, err
@@ -200,11 +200,11 @@ func read(dir fs.FS, name string) (state string, kept map[string]bool, err error
 	if _, state, _ = strings.Cut(state, ", "); state != released && state != pending {
 		return "", nil, fmt.Errorf("%s: its first line ends neither with %q nor with %q: %s", name, released, pending, head)
 	}
-	return state, lines(rest), nil
+	return state, parseFields(rest), nil
 }
 
-// lines are the fields of a listing, each with its type.
-func lines(listing string) map[string]bool {
+// parseFields are the fields of a listing, each with its type.
+func parseFields(listing string) map[string]bool {
 	out, of := map[string]bool{}, ""
 	for line := range strings.Lines(listing) {
 		line = strings.TrimRight(line, "\n")

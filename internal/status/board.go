@@ -103,7 +103,7 @@ func (b *Board) readSource(ctx context.Context, s source) (string, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.cold(s, err) {
+	if b.isColdRefusal(s, err) {
 		return version, errCold
 	}
 	if b.errors[s.name] = err; err == nil {
@@ -132,9 +132,9 @@ func (b *Board) readJournal(ctx context.Context, head *corev1.ConfigMap) error {
 // errCold stands for a refusal that passes by itself.
 var errCold = errors.New("the API server knows no roles yet")
 
-// cold reports whether a refusal is that of an API server which was just started: what it refuses could be read a
-// moment ago. The board is locked.
-func (b *Board) cold(s source, err error) bool {
+// isColdRefusal reports whether a refusal is that of an API server which was just started: what it refuses could be
+// read a moment ago. The board is locked.
+func (b *Board) isColdRefusal(s source, err error) bool {
 	if !apierrors.IsForbidden(err) {
 		if err == nil {
 			delete(b.refused, s.name)
@@ -157,7 +157,7 @@ func (b *Board) cold(s source, err error) bool {
 func (b *Board) Follow(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, s := range b.sources {
-		wg.Go(func() { b.follow(ctx, s) })
+		wg.Go(func() { b.followSource(ctx, s) })
 	}
 	wg.Wait()
 }
@@ -172,7 +172,7 @@ func (b *Board) signalChange() {
 	}
 }
 
-func (b *Board) follow(ctx context.Context, s source) {
+func (b *Board) followSource(ctx context.Context, s source) {
 	retry := firstRetry
 	for ctx.Err() == nil {
 		version, err := b.readSource(ctx, s)
@@ -206,7 +206,7 @@ func (b *Board) watch(ctx context.Context, s source, version string) error {
 	})
 	if err != nil {
 		b.mu.Lock()
-		cold := b.cold(s, err)
+		cold := b.isColdRefusal(s, err)
 		if cold {
 			err = errCold
 		} else {
@@ -225,7 +225,7 @@ func (b *Board) watch(ctx context.Context, s source, version string) error {
 			if !open || e.Type == watch.Error {
 				return nil // it is read again, and watched from there
 			}
-			if !b.take(s, e) {
+			if !b.applyEvent(s, e) {
 				continue
 			}
 			if s.name == fromJournal {
@@ -245,8 +245,8 @@ func (b *Board) head() *corev1.ConfigMap {
 	return headOf(b.objects[fromJournal])
 }
 
-// take takes an event of a watch in; false when it changes nothing.
-func (b *Board) take(s source, e watch.Event) bool {
+// applyEvent takes an event of a watch in; false when it changes nothing.
+func (b *Board) applyEvent(s source, e watch.Event) bool {
 	o, ok := e.Object.(metav1.Object)
 	if !ok || e.Type == watch.Bookmark || !s.has(o) {
 		return false

@@ -47,8 +47,8 @@ func (f Facts) steps() []v1.Step {
 	return f.Journal.Plan.Steps
 }
 
-// running reports whether the run is begun and not ended.
-func (f Facts) running() bool {
+// isRunning reports whether the run is begun and not ended.
+func (f Facts) isRunning() bool {
 	return f.Journal != nil && (f.Journal.Phase == v1.RunApplying || f.Journal.Phase == v1.RunRollingBack)
 }
 
@@ -73,5 +73,5 @@ func (f Facts) since(t time.Time) time.Duration {
 	return max(0, f.Now.Sub(t.Add(f.skew())))
 }
 
-// seconds rounds a time to whole seconds: no clock here is better than that.
-func seconds(d time.Duration) float64 { return d.Round(time.Second).Seconds() }
+// roundSeconds rounds a time to whole seconds: no clock here is better than that.
+func roundSeconds(d time.Duration) float64 { return d.Round(time.Second).Seconds() }

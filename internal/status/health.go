@@ -76,7 +76,7 @@ func age(b v1.Blocker) float64 {
 }
 
 func since(d time.Duration) *float64 {
-	s := seconds(max(0, d))
+	s := roundSeconds(max(0, d))
 	return &s
 }
 
@@ -114,7 +114,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 			v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and no command works on it"},
 		)
 	}
-	if s.Paused != nil && f.running() {
+	if s.Paused != nil && f.isRunning() {
 		b := v1.Blocker{Level: levelWarning, Impact: onMigration, Message: pause.Describe(*s.Paused)}
 		if !s.Paused.At.IsZero() {
 			b.SinceSeconds = since(f.Now.Sub(s.Paused.At))
@@ -140,7 +140,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 	}
 	for _, step := range f.steps() {
 		at := slices.IndexFunc(s.Current, func(c v1.StepStatus) bool { return c.ID == step.ID })
-		if at < 0 || !slow(step, s.Current[at].SinceSeconds) {
+		if at < 0 || !isSlowStep(step, s.Current[at].SinceSeconds) {
 			continue
 		}
 		took := s.Current[at].SinceSeconds

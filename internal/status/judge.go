@@ -102,7 +102,7 @@ func lockOf(f Facts) *v1.LockStatus {
 		age = f.Now.Sub(f.Lock.Touched)
 		l.AgeFrom = "the API server's clock"
 	}
-	l.AgeSeconds, l.Expired = seconds(max(0, age)), age > f.Lock.Lasts
+	l.AgeSeconds, l.Expired = roundSeconds(max(0, age)), age > f.Lock.Lasts
 	return l
 }
 
@@ -113,7 +113,7 @@ func stateOf(f Facts, s v1.Status) string {
 		return unknownState
 	case f.Journal == nil:
 		return v1.StateNotStarted
-	case !f.running():
+	case !f.isRunning():
 		return f.Journal.Phase
 	case s.Lock != nil && s.Lock.Expired:
 		return v1.StateStalled
@@ -236,7 +236,7 @@ func countSteps(f Facts, s *v1.Status) {
 // noteFailure takes in how the last command on the run ended. A step that was not begun has no record that says so.
 func noteFailure(f Facts, s *v1.Status) {
 	note := pause.FailureOf(f.Control, f.Journal.Run)
-	if note == nil || !f.running() {
+	if note == nil || !f.isRunning() {
 		return
 	}
 	if s.LastError == "" {
@@ -250,7 +250,7 @@ func noteFailure(f Facts, s *v1.Status) {
 // current is a step that was begun, with what its executor says about it.
 func current(f Facts, step v1.Step, r v1.StepRecord) v1.StepStatus {
 	out := v1.StepStatus{
-		ID: step.ID, Title: planstep.Words(step), Host: step.Host, SinceSeconds: seconds(f.since(r.Started)),
+		ID: step.ID, Title: planstep.Words(step), Host: step.Host, SinceSeconds: roundSeconds(f.since(r.Started)),
 	}
 	p := published(f)
 	if p == nil {
@@ -260,9 +260,9 @@ func current(f Facts, step v1.Step, r v1.StepRecord) v1.StepStatus {
 		if said.ID != step.ID {
 			continue
 		}
-		out.SinceSeconds = seconds(f.since(said.Since)) // it may have been begun by a run before
+		out.SinceSeconds = roundSeconds(f.since(said.Since)) // it may have been begun by a run before
 		if said.Waiting != "" {
-			out.Waiting, out.WaitingSeconds = strings.TrimPrefix(said.Waiting, "waiting: "), seconds(f.since(said.WaitingSince))
+			out.Waiting, out.WaitingSeconds = strings.TrimPrefix(said.Waiting, "waiting: "), roundSeconds(f.since(said.WaitingSince))
 		}
 	}
 	return out
@@ -271,7 +271,7 @@ func current(f Facts, step v1.Step, r v1.StepRecord) v1.StepStatus {
 // elapsed is from the beginning of the run to its end, or to now while it is not ended.
 func elapsed(f Facts) float64 {
 	if f.Journal.Ended != nil {
-		return seconds(f.Journal.Ended.Sub(f.Journal.Started))
+		return roundSeconds(f.Journal.Ended.Sub(f.Journal.Started))
 	}
-	return seconds(f.since(f.Journal.Started))
+	return roundSeconds(f.since(f.Journal.Started))
 }

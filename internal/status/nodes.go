@@ -17,8 +17,8 @@ const (
 	slowLeast  = 60 * time.Second
 )
 
-// slow reports whether a step takes far longer than the plan thought.
-func slow(step v1.Step, since float64) bool {
+// isSlowStep reports whether a step takes far longer than the plan thought.
+func isSlowStep(step v1.Step, since float64) bool {
 	return since > slowLeast.Seconds() && since > slowFactor*step.EstimateSeconds
 }
 
@@ -72,7 +72,7 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 	}
 	slices.SortStableFunc(out, func(a, b v1.NodeStatus) int {
 		return cmp.Or(
-			cmp.Compare(rank(a.State), rank(b.State)),
+			cmp.Compare(stateRank(a.State), stateRank(b.State)),
 			cmp.Compare(b.SinceSeconds, a.SinceSeconds),
 			strings.Compare(a.Name, b.Name),
 		)
@@ -82,7 +82,7 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 
 var order = []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone, v1.NodeOut}
 
-func rank(state string) int { return slices.Index(order, state) }
+func stateRank(state string) int { return slices.Index(order, state) }
 
 // showStep takes in a step that is under way, or that went wrong.
 func showStep(n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
@@ -95,7 +95,7 @@ func showStep(n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
 		}
 	}
 	working := s.State == v1.StateApplying || s.State == v1.StateRollingBack
-	if !working && r.Error != "" || slow(step, n.SinceSeconds) {
+	if !working && r.Error != "" || isSlowStep(step, n.SinceSeconds) {
 		n.State = v1.NodeBlocked
 	}
 }
@@ -113,7 +113,7 @@ func notReady(f Facts, n *v1.NodeStatus) {
 	}
 	n.State, n.Message = v1.NodeBlocked, why
 	if !since.IsZero() {
-		n.SinceSeconds = seconds(max(0, f.Now.Sub(since)))
+		n.SinceSeconds = roundSeconds(max(0, f.Now.Sub(since)))
 	}
 }
 

@@ -38,7 +38,7 @@ func leases(f Facts) []v1.LeaseStatus {
 		if s.Holder != "" {
 			age := f.Now.Sub(touched(l))
 			lasts := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(defaultLeaseDuration/time.Second))) * time.Second
-			s.AgeSeconds, s.Expired = seconds(max(0, age)), age > lasts+clockTolerance
+			s.AgeSeconds, s.Expired = roundSeconds(max(0, age)), age > lasts+clockTolerance
 		}
 		out = append(out, s)
 	}

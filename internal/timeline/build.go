@@ -75,7 +75,7 @@ func Build(in Input) v1.Timeline {
 	slices.SortFunc(out.Entries, func(a, b v1.TimelineEntry) int {
 		return cmp.Or(
 			a.Time.Compare(b.Time),
-			cmp.Compare(rank(a.Source), rank(b.Source)),
+			cmp.Compare(sourceRank(a.Source), sourceRank(b.Source)),
 			strings.Compare(a.Object, b.Object),
 			strings.Compare(a.Message, b.Message),
 		)
@@ -94,7 +94,7 @@ var sources = []string{
 	v1.TimelineProbe,
 }
 
-func rank(source string) int { return slices.Index(sources, source) }
+func sourceRank(source string) int { return slices.Index(sources, source) }
 
 // round gives seconds to the millisecond.
 func round(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
@@ -109,8 +109,8 @@ type builder struct {
 	entries []entry
 }
 
-// at adds something without a duration.
-func (b *builder) at(t time.Time, source, level, object, message string) {
+// addMoment adds something without a duration.
+func (b *builder) addMoment(t time.Time, source, level, object, message string) {
 	b.entries = append(
 		b.entries,
 		entry{v1.TimelineEntry{Time: t, Source: source, Level: level, Object: object, Message: message}, t},
@@ -128,7 +128,7 @@ func (b *builder) during(from time.Time, to *time.Time, source, level, object, m
 }
 
 func (b *builder) run(doc *v1.Journal) {
-	b.at(
+	b.addMoment(
 		doc.Started,
 		v1.TimelineRun,
 		info,
@@ -142,7 +142,7 @@ func (b *builder) run(doc *v1.Journal) {
 		),
 	)
 	if doc.Ended != nil {
-		b.at(
+		b.addMoment(
 			*doc.Ended,
 			v1.TimelineRun,
 			info,
@@ -204,7 +204,7 @@ func (b *builder) handover(h v1.HandoverRecord) {
 		}
 		b.during(*h.Ended, h.Released, v1.TimelineHandover, info, h.Lease, message)
 	case h.Ended != nil:
-		b.at(
+		b.addMoment(
 			*h.Ended,
 			v1.TimelineHandover,
 			warning,

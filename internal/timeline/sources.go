@@ -45,7 +45,7 @@ func (b *builder) leases(in Input) {
 		if last[e.Lease] = now; !known || before == now {
 			continue
 		}
-		b.at(
+		b.addMoment(
 			e.Time,
 			v1.TimelineLease,
 			info,
@@ -60,7 +60,7 @@ func (b *builder) leases(in Input) {
 			spec.AcquireTime.Time.Before(in.Facts.Journal.Started) {
 			continue
 		}
-		b.at(spec.AcquireTime.Time, v1.TimelineLease, info, name,
+		b.addMoment(spec.AcquireTime.Time, v1.TimelineLease, info, name,
 			fmt.Sprintf("lease %s was taken by %s; holders before it were not recorded on this machine", name, holder))
 	}
 }
@@ -69,7 +69,7 @@ func (b *builder) leases(in Input) {
 func (b *builder) events(f status.Facts) {
 	for _, e := range f.Events {
 		at := status.EventTime(e)
-		if !matters(e) || f.Journal != nil && at.Before(f.Journal.Started.Add(-leadIn)) ||
+		if !isRelevantEvent(e) || f.Journal != nil && at.Before(f.Journal.Started.Add(-leadIn)) ||
 			f.Journal != nil && f.Journal.Ended != nil && at.After(f.Journal.Ended.Add(leadIn)) {
 			continue
 		}
@@ -82,15 +82,15 @@ func (b *builder) events(f status.Facts) {
 		if e.Series != nil {
 			count = max(count, int(e.Series.Count))
 		}
-		b.at(at, v1.TimelineEvent, level, status.ObjectName(e), message)
+		b.addMoment(at, v1.TimelineEvent, level, status.ObjectName(e), message)
 		if count > 1 {
 			b.entries[len(b.entries)-1].Count = count
 		}
 	}
 }
 
-// matters reports whether an event says something about a migration.
-func matters(e *corev1.Event) bool {
+// isRelevantEvent reports whether an event says something about a migration.
+func isRelevantEvent(e *corev1.Event) bool {
 	switch e.InvolvedObject.Kind {
 	case "Node":
 		return true

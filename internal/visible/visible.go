@@ -19,7 +19,7 @@ func Line(s string) string {
 		return s
 	}
 	var b strings.Builder
-	for i, line := range lines(s) {
+	for i, line := range splitLines(s) {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
@@ -35,7 +35,7 @@ const continued = "\n  | "
 // Lines sets a text of several lines such that none but the first begins a line of its own. Blanks are one space each:
 // many of them move the rest to the beginning of a terminal's next line.
 func Lines(s string) string {
-	out := lines(strings.ToValidUTF8(s, invalid))
+	out := splitLines(strings.ToValidUTF8(s, invalid))
 	for i, line := range out {
 		out[i] = strings.Join(strings.Fields(escape(line)), " ")
 	}
@@ -45,8 +45,8 @@ func Lines(s string) string {
 // invalid stands for bytes that are no text: some terminals obey those as well.
 const invalid = string(unicode.ReplacementChar)
 
-// lines are the lines of a text that are not empty, without the blanks around them where there are several.
-func lines(s string) []string {
+// splitLines are the lines of a text that are not empty, without the blanks around them where there are several.
+func splitLines(s string) []string {
 	all := strings.FieldsFunc(s, endsLine)
 	if len(all) == 1 && len(all[0]) == len(s) {
 		return all

@@ -85,7 +85,7 @@ func (b loadBalancers) checked(ctx context.Context, nodes []*corev1.Node) contex
 		if node.Spec.ProviderID == "" {
 			continue // the provider leaves it out of load balancers
 		}
-		if q := b.cloud.ask(ctx, node); q.err == nil && usualID.MatchString(q.id) {
+		if q := b.cloud.queryFor(ctx, node); q.err == nil && usualID.MatchString(q.id) {
 			ids = append(ids, q.id)
 		}
 	}

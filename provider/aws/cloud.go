@@ -96,7 +96,7 @@ type Options struct {
 
 // Open makes the provider from the text of a cloud config, of the external provider or of the in-tree one.
 func Open(ctx context.Context, cloudConfig []byte, o Options) (*Cloud, error) {
-	cfg, err := read(cloudConfig)
+	cfg, err := readCloudConfig(cloudConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +152,8 @@ func assemble(ctx context.Context, cfg *awsconfig.CloudConfig, services clients,
 	return c, nil
 }
 
-// read reads a cloud config and says in the log how its overrides were understood.
-func read(cloudConfig []byte) (*awsconfig.CloudConfig, error) {
+// readCloudConfig reads a cloud config and says in the log how its overrides were understood.
+func readCloudConfig(cloudConfig []byte) (*awsconfig.CloudConfig, error) {
 	cfg := &awsconfig.CloudConfig{}
 	err := gcfg.ReadInto(cfg, bytes.NewReader(cloudConfig))
 	if fatal := gcfg.FatalOnly(err); fatal != nil {

@@ -212,7 +212,7 @@ func (s accountServices) Metadata(context.Context) (awsconfig.EC2Metadata, error
 // over makes a cloud over an account, with the Nodes that its cache has.
 func over(t *testing.T, a *account, config string, nodes ...*corev1.Node) *Cloud {
 	t.Helper()
-	cfg, err := read([]byte(config))
+	cfg, err := readCloudConfig([]byte(config))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (c *Cloud) ListInstances(
 ) ([]cloud.InstanceState, error) {
 	questions := make([]asked, len(nodes))
 	for i, node := range nodes {
-		questions[i] = c.ask(ctx, node)
+		questions[i] = c.queryFor(ctx, node)
 	}
 	found, err := c.answers(ctx, questions)
 	if err != nil {
@@ -308,7 +308,7 @@ func (c *Cloud) describeNames(ctx context.Context, names []string, a *answers) e
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(found.byID)) {
-		if instance := found.byID[id]; c.ours(instance.Tags) {
+		if instance := found.byID[id]; c.hasClusterTag(instance.Tags) {
 			name := sdk.ToString(instance.PrivateDnsName)
 			a.byName[name] = append(a.byName[name], instance)
 		}

@@ -25,10 +25,10 @@ type asked struct {
 	err        error
 }
 
-// ask decides how the instance of a node is found, as the provider does. That is by spec.providerID. Without it, it is
-// by the ID that the name is, or by the providerID that the cache of Nodes has got meanwhile. Last comes the name as
-// private DNS name.
-func (c *Cloud) ask(ctx context.Context, node *corev1.Node) asked {
+// queryFor decides how the instance of a node is found, as the provider does. That is by spec.providerID. Without it,
+// it is by the ID that the name is, or by the providerID that the cache of Nodes has got meanwhile. Last comes the name
+// as private DNS name.
+func (c *Cloud) queryFor(ctx context.Context, node *corev1.Node) asked {
 	if providerID := node.Spec.ProviderID; providerID != "" {
 		id, err := awsv1.KubernetesInstanceID(providerID).MapToAWSInstanceID()
 		if err != nil {
@@ -92,7 +92,7 @@ func (c *Cloud) clusterID(ctx context.Context, cfg *awsconfig.CloudConfig) (stri
 	}
 	instances, err := c.ec2.DescribeInstances(
 		ctx,
-		&ec2.DescribeInstancesInput{InstanceIds: []string{c.ask(ctx, named(string(own))).id}},
+		&ec2.DescribeInstancesInput{InstanceIds: []string{c.queryFor(ctx, nodeNamed(string(own))).id}},
 	)
 	if err != nil {
 		return "", fmt.Errorf("reading the tags of our own instance: %w", err)
@@ -111,14 +111,14 @@ func (c *Cloud) clusterID(ctx context.Context, cfg *awsconfig.CloudConfig) (stri
 	return legacy, nil
 }
 
-func named(name string) *corev1.Node {
+func nodeNamed(name string) *corev1.Node {
 	node := &corev1.Node{}
 	node.Name = name
 	return node
 }
 
-// ours reports whether tags are those of the cluster's objects. Without a cluster ID, everything is.
-func (c *Cloud) ours(tags []ec2types.Tag) bool {
+// hasClusterTag reports whether tags are those of the cluster's objects. Without a cluster ID, everything is.
+func (c *Cloud) hasClusterTag(tags []ec2types.Tag) bool {
 	for _, tag := range tags {
 		key := sdk.ToString(tag.Key)
 		if key == tagCluster+c.cluster || (key == tagClusterLegacy && sdk.ToString(tag.Value) == c.cluster) {

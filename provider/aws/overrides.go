@@ -60,8 +60,8 @@ func understand(config *awsconfig.CloudConfig) (notes []string, err error) {
 						"The services are %s, or by the names of the in-tree provider %s",
 					section,
 					service,
-					quoted(overridable),
-					quoted(slices.Sorted(maps.Keys(inTree))),
+					quoteNames(overridable),
+					quoteNames(slices.Sorted(maps.Keys(inTree))),
 				),
 			)
 		}
@@ -97,9 +97,9 @@ func rename(config *awsconfig.CloudConfig, section string) (note string) {
 	case len(used) == 0:
 		return note + " is left aside: " + strings.Join(taken, ", ")
 	case len(taken) > 0:
-		return note + " is read as " + quoted(used) + "; " + strings.Join(taken, ", ")
+		return note + " is read as " + quoteNames(used) + "; " + strings.Join(taken, ", ")
 	default:
-		return note + " is read as " + quoted(used)
+		return note + " is read as " + quoteNames(used)
 	}
 }
 
@@ -144,7 +144,7 @@ func stsEndpoint(config *awsconfig.CloudConfig, region string) string {
 	return ""
 }
 
-func quoted(names []string) string {
+func quoteNames(names []string) string {
 	var list []string
 	for _, name := range names {
 		list = append(list, fmt.Sprintf("%q", name))

@@ -155,7 +155,7 @@ func FuzzCloudConfig(f *testing.F) {
 	f.Add("[ServiceOverride \"\"]\nService = kms\n")
 	f.Add("[ServiceOverride \"1\"]\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		cfg, err := read([]byte(text))
+		cfg, err := readCloudConfig([]byte(text))
 		if err != nil {
 			return
 		}

@@ -56,7 +56,7 @@ func (r *routes) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovid
 			route.Blackhole = true
 			list = append(list, route)
 		case instance != "":
-			if route.TargetNode = nodes.of(instance, cidr); route.TargetNode == "" {
+			if route.TargetNode = nodes.nodeFor(instance, cidr); route.TargetNode == "" {
 				klog.V(2).Infof("The route to %s leads to instance %s, which no Node stands for", cidr, instance)
 			}
 			list = append(list, route)
@@ -79,7 +79,7 @@ func (r *routes) find(ctx context.Context, cluster string) (*ec2types.RouteTable
 		return nil, fmt.Errorf("reading the route table of cluster %q: %w", cluster, err)
 	}
 	if r.configured == "" {
-		tables = slices.DeleteFunc(tables, func(t ec2types.RouteTable) bool { return !r.cloud.ours(t.Tags) })
+		tables = slices.DeleteFunc(tables, func(t ec2types.RouteTable) bool { return !r.cloud.hasClusterTag(t.Tags) })
 	}
 	if len(tables) != 1 {
 		return nil, fmt.Errorf("finding the route table of cluster %q: there are %d, and there must be one: "+
@@ -113,9 +113,9 @@ func (r *routes) tableID(ctx context.Context, cluster string) (string, error) {
 // targets are the Nodes by instance ID.
 type targets map[string][]*corev1.Node
 
-// of is the node that a route leads to; empty for none. Of several with one instance, the one that has the route's
+// nodeFor is the node that a route leads to; empty for none. Of several with one instance, the one that has the route's
 // range.
-func (t targets) of(instance, cidr string) types.NodeName {
+func (t targets) nodeFor(instance, cidr string) types.NodeName {
 	nodes := t[instance]
 	for _, node := range nodes {
 		if slices.Contains(node.Spec.PodCIDRs, cidr) || node.Spec.PodCIDR == cidr {
@@ -140,7 +140,7 @@ func (r *routes) nodesOf(ctx context.Context, table *ec2types.RouteTable) (targe
 	for _, node := range nodes {
 		if node.Spec.ProviderID == "" {
 			nameless = append(nameless, node)
-		} else if q := r.cloud.ask(ctx, node); q.err == nil {
+		} else if q := r.cloud.queryFor(ctx, node); q.err == nil {
 			byInstance[q.id] = append(byInstance[q.id], node)
 		}
 	}
@@ -153,7 +153,7 @@ func (r *routes) nodesOf(ctx context.Context, table *ec2types.RouteTable) (targe
 	}
 	questions := make([]asked, len(nameless))
 	for i, node := range nameless {
-		questions[i] = r.cloud.ask(ctx, node)
+		questions[i] = r.cloud.queryFor(ctx, node)
 	}
 	found, err := r.cloud.answers(ctx, questions)
 	if err != nil {
@@ -218,9 +218,9 @@ func (r *routes) CreateRoute(ctx context.Context, cluster, _ string, route *clou
 func (r *routes) instanceOf(ctx context.Context, name types.NodeName) (string, error) {
 	node := r.cloud.cachedNode(string(name))
 	if node == nil {
-		node = named(string(name))
+		node = nodeNamed(string(name))
 	}
-	q := r.cloud.ask(ctx, node)
+	q := r.cloud.queryFor(ctx, node)
 	if q.err != nil || q.id != "" {
 		return q.id, q.err
 	}

@@ -90,7 +90,7 @@ func (t *topology) placesOf(ctx context.Context, region string, described []desc
 	found := map[string]place{}
 	first, rest := t.choose(region, described)
 	t.find(ctx, region, first, found)
-	t.find(ctx, region, slices.DeleteFunc(rest, func(d description) bool { return !t.mightKnow(region, d) }), found)
+	t.find(ctx, region, slices.DeleteFunc(rest, func(d description) bool { return !t.canHaveTopology(region, d) }), found)
 	return found
 }
 
@@ -100,10 +100,10 @@ func (t *topology) choose(region string, described []description) (first, rest [
 	probed := map[string]int{}
 	for _, d := range described {
 		kind := string(d.instance.InstanceType)
-		if !t.mightKnow(region, d) {
+		if !t.canHaveTopology(region, d) {
 			continue
 		}
-		if probed[kind]++; t.needed(d) || t.supported.has(kind) || probed[kind] <= probes {
+		if probed[kind]++; t.needsTopology(d) || t.supported.has(kind) || probed[kind] <= probes {
 			first = append(first, d)
 		} else {
 			rest = append(rest, d)
@@ -112,12 +112,12 @@ func (t *topology) choose(region string, described []description) (first, rest [
 	return first, rest
 }
 
-func (t *topology) needed(d description) bool {
+func (t *topology) needsTopology(d description) bool {
 	return t.required.MatchString(string(d.instance.InstanceType))
 }
 
-// mightKnow reports whether EC2 may have an answer for an instance.
-func (t *topology) mightKnow(region string, d description) bool {
+// canHaveTopology reports whether EC2 may have an answer for an instance.
+func (t *topology) canHaveTopology(region string, d description) bool {
 	kind := string(d.instance.InstanceType)
 	return kind != "" && !t.none.has(region) && !t.none.has(kind) && !t.none.has(d.id())
 }
@@ -125,13 +125,13 @@ func (t *topology) mightKnow(region string, d description) bool {
 // find asks for instances. Where the answer is an error, only nodes that need a topology have to wait for it.
 func (t *topology) find(ctx context.Context, region string, described []description, found map[string]place) {
 	for part := range slices.Chunk(described, placesPerRequest) {
-		layers, err := t.ask(ctx, region, part)
+		layers, err := t.readLayers(ctx, region, part)
 		if err != nil {
 			klog.Warningf("The topology of %d instances is not known: %v", len(part), err)
 		}
 		for _, d := range part {
 			switch known := layers[d.id()]; {
-			case err != nil && t.needed(d):
+			case err != nil && t.needsTopology(d):
 				found[d.id()] = place{err: err}
 			case err != nil:
 			case known != nil:
@@ -140,13 +140,13 @@ func (t *topology) find(ctx context.Context, region string, described []descript
 			}
 		}
 		if err == nil {
-			t.remember(region, part, layers)
+			t.rememberMissing(region, part, layers)
 		}
 	}
 }
 
-// remember notes who has no topology: a type none of whose instances has one, or else the instance.
-func (t *topology) remember(region string, part []description, layers map[string][]string) {
+// rememberMissing notes who has no topology: a type none of whose instances has one, or else the instance.
+func (t *topology) rememberMissing(region string, part []description, layers map[string][]string) {
 	if t.none.has(region) {
 		return
 	}
@@ -154,7 +154,7 @@ func (t *topology) remember(region string, part []description, layers map[string
 		kind := string(d.instance.InstanceType)
 		switch {
 		case layers[d.id()] != nil:
-		case t.supported.has(kind) || t.needed(d):
+		case t.supported.has(kind) || t.needsTopology(d):
 			t.none.add(d.id()) // it may be about to stop
 		default:
 			t.none.add(kind)
@@ -162,9 +162,9 @@ func (t *topology) remember(region string, part []description, layers map[string
 	}
 }
 
-// ask makes one request. Where EC2 has no topologies, or does not show them to us, the region is not asked again for a
-// day.
-func (t *topology) ask(ctx context.Context, region string, part []description) (map[string][]string, error) {
+// readLayers makes one request. Where EC2 has no topologies, or does not show them to us, the region is not asked again
+// for a day.
+func (t *topology) readLayers(ctx context.Context, region string, part []description) (map[string][]string, error) {
 	ids := make([]string, len(part))
 	for i, d := range part {
 		ids[i] = d.id()

@@ -31,17 +31,17 @@ const patience = time.Minute
 
 // id is the ID of the zone with a name.
 func (z *zones) id(ctx context.Context, name string) (string, error) {
-	if id, ok, _ := z.known(name); ok {
+	if id, ok, _ := z.cachedID(name); ok {
 		return id, nil
 	}
 	z.asking.Lock()
 	defer z.asking.Unlock()
-	id, ok, fresh := z.known(name)
+	id, ok, fresh := z.cachedID(name)
 	if !ok && !fresh {
 		if err := z.refresh(ctx); err != nil {
 			return "", err
 		}
-		id, ok, _ = z.known(name)
+		id, ok, _ = z.cachedID(name)
 	}
 	if !ok {
 		return "", fmt.Errorf("finding the ID of availability zone %q: EC2 does not list this zone", name)
@@ -49,8 +49,8 @@ func (z *zones) id(ctx context.Context, name string) (string, error) {
 	return id, nil
 }
 
-// known is what EC2 said of a zone, and whether it said so not long ago.
-func (z *zones) known(name string) (id string, ok, fresh bool) {
+// cachedID is what EC2 said of a zone, and whether it said so not long ago.
+func (z *zones) cachedID(name string) (id string, ok, fresh bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	id, ok = z.names[name]

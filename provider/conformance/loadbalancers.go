@@ -112,8 +112,8 @@ func (s *subject) looked(what string, call func() error) {
 	}
 }
 
-// changed fails the test when a call changes nothing in the cloud.
-func (s *subject) changed(what string, call func() error) {
+// mustChange fails the test when a call changes nothing in the cloud.
+func (s *subject) mustChange(what string, call func() error) {
 	s.t.Helper()
 	before := s.wire.Changes()
 	s.must(what, call())
@@ -134,7 +134,7 @@ func (s *subject) balancerLives() {
 	ctx, before, nodes, b := s.t.Context(), s.objects(), s.members(3), s.balancers()
 	service := s.service("web", 80, 443)
 
-	s.changed("creating it", func() error { return b.ensure(ctx, service, nodes[:2]) })
+	s.mustChange("creating it", func() error { return b.ensure(ctx, service, nodes[:2]) })
 	ingress := service.Status.LoadBalancer.Ingress
 	if len(ingress) == 0 || ingress[0].IP == "" && ingress[0].Hostname == "" {
 		s.t.Fatalf("it has no address: %+v", ingress)
@@ -155,12 +155,12 @@ func (s *subject) balancerLives() {
 		return b.update(ctx, service, []*corev1.Node{nodes[1], nodes[0]})
 	})
 
-	s.changed("a node more", func() error { return b.update(ctx, service, nodes) })
-	s.changed("another node less", func() error { return b.update(ctx, service, nodes[1:]) })
+	s.mustChange("a node more", func() error { return b.update(ctx, service, nodes) })
+	s.mustChange("another node less", func() error { return b.update(ctx, service, nodes[1:]) })
 	s.looked("a second look at its nodes", func() error { return b.ensure(ctx, service, nodes[1:]) })
 
 	service.Spec.Ports = s.service("web", 443, 8080).Spec.Ports
-	s.changed("a port in the place of another", func() error { return b.ensure(ctx, service, nodes[1:]) })
+	s.mustChange("a port in the place of another", func() error { return b.ensure(ctx, service, nodes[1:]) })
 	if now := service.Status.LoadBalancer.Ingress; !equality.Semantic.DeepEqual(now, ingress) {
 		s.t.Errorf("its address was %+v and is %+v", ingress, now)
 	}
@@ -274,7 +274,7 @@ func (s suite) eachChange(t *testing.T, f Fault) {
 			for change := 1; ; change++ {
 				reached := false
 				t.Run(fmt.Sprintf("change %d", change), func(t *testing.T) {
-					reached = s.subject(t).interrupted(step, change, once, f)
+					reached = s.subject(t).interruptsStep(step, change, once, f)
 				})
 				if !reached || t.Failed() {
 					break
@@ -284,8 +284,8 @@ func (s suite) eachChange(t *testing.T, f Fault) {
 	}
 }
 
-// interrupted has one change of a step fail, and reports whether the step has so many.
-func (s *subject) interrupted(step string, change int, once bool, f Fault) bool {
+// interruptsStep has one change of a step fail, and reports whether the step has so many.
+func (s *subject) interruptsStep(step string, change int, once bool, f Fault) bool {
 	s.t.Helper()
 	before, nodes, b := s.objects(), s.members(3), s.balancers()
 	service, ctx := s.service("web", 80, 443), s.t.Context()

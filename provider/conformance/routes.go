@@ -86,10 +86,10 @@ func (s *subject) routeLives() {
 	ctx, before, nodes := s.t.Context(), s.objects(), s.members(2)
 	s.wantRoutes()
 	for _, n := range nodes {
-		s.changed("creating a route", func() error { return s.create(ctx, n) })
+		s.mustChange("creating a route", func() error { return s.create(ctx, n) })
 	}
 	s.wantRoutes(nodes...)
-	s.changed("deleting a route", func() error { return s.removeRoute(ctx, nodes[0]) })
+	s.mustChange("deleting a route", func() error { return s.removeRoute(ctx, nodes[0]) })
 	s.wantRoutes(nodes[1])
 	s.must("deleting the other route", s.removeRoute(ctx, nodes[1]))
 	s.wantRoutes()

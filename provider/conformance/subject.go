@@ -103,7 +103,7 @@ const unending = time.Minute
 // during calls the provider while the wire has a fault. The context of a call that hangs is cancelled once it hangs.
 func (s *subject) during(f Fault, call func(context.Context) error) error {
 	s.t.Helper()
-	hanging, heal := s.wire.fail(f)
+	hanging, heal := s.wire.failRequests(f)
 	defer heal()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()

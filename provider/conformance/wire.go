@@ -75,7 +75,7 @@ type Wire struct {
 // Pass lets a request of a cloud that speaks no HTTP through, or fails it. Such a request has to be made in send, which
 // is called at most once.
 func (w *Wire) Pass(ctx context.Context, mutates bool, send func() error) error {
-	fault := w.take(mutates)
+	fault := w.countRequest(mutates)
 	switch {
 	case fault == nil:
 		return send()
@@ -106,7 +106,7 @@ type over struct {
 
 // RoundTrip implements http.RoundTripper.
 func (o *over) RoundTrip(in *http.Request) (*http.Response, error) {
-	fault := o.wire.take(o.mutates(in))
+	fault := o.wire.countRequest(o.mutates(in))
 	if fault == nil {
 		return o.next.RoundTrip(in)
 	}
@@ -139,7 +139,7 @@ func (o *over) RoundTrip(in *http.Request) (*http.Response, error) {
 // Front is a handler whose requests come over the wire, for a simulated cloud whose SDK takes no transport.
 func (w *Wire) Front(next http.Handler, mutates func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
-		fault := w.take(mutates(in))
+		fault := w.countRequest(mutates(in))
 		switch {
 		case fault == nil:
 			next.ServeHTTP(out, in)
@@ -166,8 +166,8 @@ func (u *unread) Header() http.Header         { return u.header }
 func (u *unread) Write(p []byte) (int, error) { return len(p), nil }
 func (u *unread) WriteHeader(int)             {}
 
-// take counts a request, and returns the fault that it gets.
-func (w *Wire) take(mutates bool) *Fault {
+// countRequest counts a request, and returns the fault that it gets.
+func (w *Wire) countRequest(mutates bool) *Fault {
 	w.mu.Lock()
 	next := w.changes + 1
 	before := w.before
@@ -208,8 +208,8 @@ func (w *Wire) Changes() int {
 	return w.changes
 }
 
-// fail has every request fail until heal is called. The channel is closed when the first one hangs.
-func (w *Wire) fail(f Fault) (hanging <-chan struct{}, heal func()) {
+// failRequests has every request fail until heal is called. The channel is closed when the first one hangs.
+func (w *Wire) failRequests(f Fault) (hanging <-chan struct{}, heal func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault, w.from, w.once = &f, 0, false

@@ -161,9 +161,9 @@ type novaAddress struct {
 	Addr string `json:"addr"`
 }
 
-// of are the addresses of a server's node. A server without any is an error: a node that was initialised without
-// addresses would stay without them until the next period.
-func (a addressing) of(server *servers.Server, byServer map[string][]port) ([]corev1.NodeAddress, error) {
+// addressesOf are the addresses of a server's node. A server without any is an error: a node that was initialised
+// without addresses would stay without them until the next period.
+func (a addressing) addressesOf(server *servers.Server, byServer map[string][]port) ([]corev1.NodeAddress, error) {
 	var list addressList
 	for _, p := range byServer[server.ID] {
 		for _, fixed := range p.FixedIPs {

@@ -57,7 +57,7 @@ type entry struct {
 var _ loadbalancer.Servers = (*addressIndex)(nil)
 
 // ServerOf implements loadbalancer.Servers.
-func (b *addressIndex) ServerOf(node *corev1.Node) string { return b.instances.ask(node).id }
+func (b *addressIndex) ServerOf(node *corev1.Node) string { return b.instances.queryFor(node).id }
 
 // Refuse implements loadbalancer.Servers. It lists the servers once at most, and only where the book does not show that
 // each node has what it claims. A Node may be without a server for good: it causes no list with each look.
@@ -84,7 +84,7 @@ func (b *addressIndex) Refuse(ctx context.Context, claims []loadbalancer.Claim) 
 func (b *addressIndex) judge(claims []loadbalancer.Claim) (refused map[string]string, enough bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	refused, unknown := b.servers.refuse(claims, b.instances.ask)
+	refused, unknown := b.servers.refuseClaims(claims, b.instances.queryFor)
 	if slices.ContainsFunc(unknown, func(key string) bool { return !b.missing[key] }) {
 		return refused, false
 	}
@@ -110,9 +110,9 @@ func (b *addressIndex) logRefused(ctx context.Context, claims []loadbalancer.Cla
 	}
 }
 
-// refuse says why nodes are refused, and which have no server here (by keyOf). A node whose server is not known keeps
-// an address that no server has. A list may have lost a page, and nodes need not all be servers.
-func (e entries) refuse(
+// refuseClaims says why nodes are refused, and which have no server here (by keyOf). A node whose server is not known
+// keeps an address that no server has. A list may have lost a page, and nodes need not all be servers.
+func (e entries) refuseClaims(
 	claims []loadbalancer.Claim,
 	ask func(*corev1.Node) asked,
 ) (refused map[string]string, unknown []string) {
@@ -175,7 +175,7 @@ func (b *addressIndex) read(ctx context.Context, claims []loadbalancer.Claim) er
 		byID[all[i].ID] = &all[i]
 		read.add(&all[i], nil)
 	}
-	refused, unknown := read.refuse(claims, b.instances.ask)
+	refused, unknown := read.refuseClaims(claims, b.instances.queryFor)
 	doubtful := map[string]*servers.Server{}
 	for _, claim := range claims {
 		if server := byID[b.ServerOf(claim.Node)]; server != nil && refused[claim.Node.Name] != "" {
@@ -208,8 +208,8 @@ func (b *addressIndex) replace(read entries, listed time.Time, unknown []string)
 	}
 }
 
-// note keeps what a look at nodes has read of their servers.
-func (b *addressIndex) note(described map[string]*servers.Server, ports map[string][]port) {
+// addServers keeps what a look at nodes has read of their servers.
+func (b *addressIndex) addServers(described map[string]*servers.Server, ports map[string][]port) {
 	if b == nil {
 		return
 	}

@@ -50,7 +50,7 @@ type asked struct {
 var providerID = regexp.MustCompile(
 	`^(?:openstack://([^/]*)/)?([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 
-func (i *instances) ask(node *corev1.Node) asked {
+func (i *instances) queryFor(node *corev1.Node) asked {
 	if node.Spec.ProviderID == "" {
 		return asked{name: node.Name}
 	}
@@ -74,7 +74,7 @@ func (i *instances) ask(node *corev1.Node) asked {
 func (i *instances) list(ctx context.Context, nodes []*corev1.Node, want cloud.Want) ([]cloud.InstanceState, error) {
 	questions := make([]asked, len(nodes))
 	for n, node := range nodes {
-		questions[n] = i.ask(node)
+		questions[n] = i.queryFor(node)
 	}
 	nova, err := i.client.Compute(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func (i *instances) list(ctx context.Context, nodes []*corev1.Node, want cloud.W
 	if err != nil {
 		return nil, err
 	}
-	i.book.note(described, ports)
+	i.book.addServers(described, ports)
 	for n, q := range questions {
 		if server, _ := found.to(q); states[n].Exists && described[server.ID] != nil {
 			states[n].Metadata, states[n].Err = i.metadata(server, ports)
@@ -138,7 +138,7 @@ func (i *instances) metadata(
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := i.addresses.of(server, ports)
+	addresses, err := i.addresses.addressesOf(server, ports)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func TestBothFormsOfProviderIDs(t *testing.T) {
 		strings.ToUpper(server):           {id: server},
 		"":                                {name: "n"},
 	} {
-		if got := here.ask(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}, ObjectMeta: named("n")}); got != want {
+		if got := here.queryFor(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}, ObjectMeta: named("n")}); got != want {
 			t.Errorf("%q: %+v, want %+v", id, got, want)
 		}
 	}
@@ -67,7 +67,7 @@ func TestBothFormsOfProviderIDs(t *testing.T) {
 		"openstack:///abc/" + server:      "not of the form",
 		"openstack:///":                   "not of the form",
 	} {
-		if got := here.ask(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}); got.err == nil || !strings.Contains(got.err.Error(), says) {
+		if got := here.queryFor(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}); got.err == nil || !strings.Contains(got.err.Error(), says) {
 			t.Errorf("%q: %+v", id, got)
 		}
 	}
@@ -152,7 +152,7 @@ func TestAddresses(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.server.ID = "s"
-			got, err := addressing{conf: test.conf, order: order}.of(&test.server, map[string][]port{"s": test.ports})
+			got, err := addressing{conf: test.conf, order: order}.addressesOf(&test.server, map[string][]port{"s": test.ports})
 			if diff := cmp.Diff(test.want, got); diff != "" || (err == nil) != (test.want != nil) {
 				t.Errorf("error %v, addresses (-want +got):\n%s", err, diff)
 			}

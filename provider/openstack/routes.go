@@ -84,7 +84,7 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	}
 	var list []*cloudprovider.Route
 	for _, entry := range router.Routes {
-		node, p := whose.of(entry)
+		node, p := whose.nodeFor(entry)
 		if node != nil && to.pairs && p != nil && p.PortSecurityEnabled && !hasPair(p, entry.DestinationCIDR) {
 			continue
 		}
@@ -156,7 +156,7 @@ func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 			return err
 		}
 	}
-	err = r.change(ctx, to, routers.Route{DestinationCIDR: route.DestinationCIDR, NextHop: hop}, true)
+	err = r.changeRoute(ctx, to, routers.Route{DestinationCIDR: route.DestinationCIDR, NextHop: hop}, true)
 	if err != nil && added {
 		return r.withdrawPair(ctx, to, p.ID, route.DestinationCIDR, err)
 	}
@@ -244,13 +244,13 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 		return fmt.Errorf("the route %q to %s was not read by this provider", route.Name, route.DestinationCIDR)
 	}
 	entry := routers.Route{DestinationCIDR: destination, NextHop: hop}
-	if err := r.change(ctx, to, entry, false); err != nil || !to.pairs {
+	if err := r.changeRoute(ctx, to, entry, false); err != nil || !to.pairs {
 		return err
 	}
 	server := ""
 	if !route.Blackhole && r.nodes != nil {
 		if node, err := r.nodes.Get(string(route.TargetNode)); err == nil {
-			server = r.instances.ask(node).id
+			server = r.instances.queryFor(node).id
 		}
 	}
 	p, err := findPort(ctx, to, hop, server)
@@ -304,8 +304,8 @@ func (r *routes) changePairs(
 		p.ID, cidr, rounds)
 }
 
-// change adds a route to the router, or removes it. Both are no change when it is done already.
-func (r *routes) change(ctx context.Context, to *neutron, entry routers.Route, wanted bool) error {
+// changeRoute adds a route to the router, or removes it. Both are no change when it is done already.
+func (r *routes) changeRoute(ctx context.Context, to *neutron, entry routers.Route, wanted bool) error {
 	if !to.atomic {
 		return r.rewrite(ctx, to, entry, wanted)
 	}

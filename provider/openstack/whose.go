@@ -32,7 +32,7 @@ func (r *routes) findOwners(
 	entries []routers.Route,
 	nodes []*corev1.Node,
 ) (*owners, error) {
-	o := &owners{byServer: map[string][]*corev1.Node{}, claims: map[string][]*corev1.Node{}, ask: r.instances.ask}
+	o := &owners{byServer: map[string][]*corev1.Node{}, claims: map[string][]*corev1.Node{}, ask: r.instances.queryFor}
 	for _, node := range nodes {
 		if id := o.ask(node).id; id != "" {
 			o.byServer[id] = append(o.byServer[id], node)
@@ -58,8 +58,8 @@ func (r *routes) findOwners(
 	return o, nil
 }
 
-// of is the node that a route leads to, and its port; nil for none, and for a port that is not known.
-func (o *owners) of(entry routers.Route) (*corev1.Node, *port) {
+// nodeFor is the node that a route leads to, and its port; nil for none, and for a port that is not known.
+func (o *owners) nodeFor(entry routers.Route) (*corev1.Node, *port) {
 	var p *port
 	for i := range o.ports {
 		if !o.ports[i].has(entry.NextHop) {
@@ -84,7 +84,10 @@ func (o *owners) of(entry routers.Route) (*corev1.Node, *port) {
 func choose(nodes []*corev1.Node, entry routers.Route) *corev1.Node {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, node := range nodes {
-		if slices.ContainsFunc(node.Spec.PodCIDRs, func(cidr string) bool { return sameCIDR(cidr, entry.DestinationCIDR) }) {
+		if slices.ContainsFunc(node.Spec.PodCIDRs, func(cidr string) bool {
+			return isSameCIDR(cidr,
+				entry.DestinationCIDR)
+		}) {
 			return node
 		}
 	}
@@ -94,8 +97,8 @@ func choose(nodes []*corev1.Node, entry routers.Route) *corev1.Node {
 	return nodes[0]
 }
 
-// sameCIDR ignores how IPv6 is spelled.
-func sameCIDR(a, b string) bool {
+// isSameCIDR ignores how IPv6 is spelled.
+func isSameCIDR(a, b string) bool {
 	x, err := netip.ParsePrefix(a)
 	y, other := netip.ParsePrefix(b)
 	return err == nil && other == nil && x.Masked() == y.Masked()
@@ -103,7 +106,7 @@ func sameCIDR(a, b string) bool {
 
 // serverOf is the ID of a node's server, by its providerID or by its name.
 func (i *instances) serverOf(ctx context.Context, node *corev1.Node) (string, error) {
-	question := i.ask(node)
+	question := i.queryFor(node)
 	if question.err != nil || question.id != "" {
 		return question.id, question.err
 	}

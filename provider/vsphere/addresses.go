@@ -38,7 +38,7 @@ func addressesOf(m *client.Machine, families []string, rules cloudconf.Nodes) ([
 	all := candidates(m)
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s reports no address: VMware Tools (open-vm-tools) must run in it, and the network be up",
-			describe(m))
+			describeMachine(m))
 	}
 	var out []corev1.NodeAddress
 	if m.HostName != "" {
@@ -48,7 +48,7 @@ func addressesOf(m *client.Machine, families []string, rules cloudconf.Nodes) ([
 		internal, external := choose(ofFamily(all, family), rules)
 		if internal == nil && external == nil {
 			return nil, fmt.Errorf("%s reports no %s address that the cloud config allows, only %s: correct nodes and ip-family there",
-				describe(m), family, texts(all))
+				describeMachine(m), family, texts(all))
 		}
 		if internal != nil {
 			out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: internal.address.String()})

@@ -119,7 +119,7 @@ func (x *index) find(s sought) (*client.Machine, error) {
 			if other, err := x.withUUID(s.node, s.uuid); err == nil && other != nil && other.UUID != s.id {
 				return nil, fmt.Errorf("node %q has the providerID vsphere://%s, which no virtual machine has, and runs on %s, "+
 					"whose UUID is %s: the machine's UUID was changed; delete the Node and let its kubelet register again",
-					s.node, s.id, describe(other), other.UUID)
+					s.node, s.id, describeMachine(other), other.UUID)
 			}
 		}
 		return nil, nil
@@ -148,25 +148,25 @@ func (x *index) only(node, what string, all []*client.Machine) (*client.Machine,
 	case 1:
 		if !all[0].Listed {
 			return nil, fmt.Errorf("%s is the machine of node %q, and its datacenter %q is not one of those in the cloud config",
-				describe(all[0]), node, all[0].Datacenter)
+				describeMachine(all[0]), node, all[0].Datacenter)
 		}
 		return all[0], nil
 	}
 	names := make([]string, len(all))
 	for i, m := range all {
-		names[i] = describe(m)
+		names[i] = describeMachine(m)
 	}
 	slices.Sort(names)
 	return nil, fmt.Errorf("%d virtual machines have the %s of node %q: %s; give all but one another, or remove them",
 		len(all), what, node, strings.Join(names, " and "))
 }
 
-func describe(m *client.Machine) string {
+func describeMachine(m *client.Machine) string {
 	return fmt.Sprintf("virtual machine %q (%s) of vCenter %s", m.Name, m.Ref.Value, m.VCenter)
 }
 
-// remember keeps where a machine is.
-func (f *finder) remember(m *client.Machine) {
+// rememberMachine keeps where a machine is.
+func (f *finder) rememberMachine(m *client.Machine) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, v := range f.vcenters {
@@ -233,7 +233,7 @@ func (x *index) readable(s sought) error {
 		if len(listing.Unreadable) > 0 {
 			return fmt.Errorf("no virtual machine is known to be that of node %q, and vCenter cannot read the UUID of %s (%d in all): "+
 				"it may be the node's; make its datastore accessible, or remove it from the inventory",
-				s.node, describe(listing.Unreadable[0]), len(listing.Unreadable))
+				s.node, describeMachine(listing.Unreadable[0]), len(listing.Unreadable))
 		}
 	}
 	return nil

@@ -49,12 +49,12 @@ func guestOS(id string) string {
 	switch {
 	case oddGuests[name] != "":
 		return oddGuests[name]
-	case listed(plainGuests, name):
+	case hasName(plainGuests, name):
 		return strings.TrimSuffix(name, "_64")
-	case listed(lowerGuests, name):
+	case hasName(lowerGuests, name):
 		return strings.ToLower(strings.TrimSuffix(name, "64"))
 	}
 	return "unknown"
 }
 
-func listed(names, name string) bool { return slices.Contains(strings.Fields(names), name) }
+func hasName(names, name string) bool { return slices.Contains(strings.Fields(names), name) }

@@ -58,7 +58,7 @@ func (i *instances) list(ctx context.Context, nodes []*corev1.Node, want cloud.W
 		case err != nil:
 			states[n].Err = err
 		case m != nil:
-			i.finder.remember(m)
+			i.finder.rememberMachine(m)
 			machines[n] = m
 			states[n] = cloud.InstanceState{Exists: true, Shutdown: m.Power == types.VirtualMachinePowerStatePoweredOff}
 		case left == 0:
@@ -128,7 +128,7 @@ func (i *instances) metadata(
 	for _, value := range []string{out.Zone, out.Region} {
 		if len(validation.IsValidLabelValue(value)) > 0 {
 			return nil, fmt.Errorf("the tag %q above %s cannot be the value of a label: use letters, digits, dots and dashes alone",
-				value, describe(m))
+				value, describeMachine(m))
 		}
 	}
 	return out, nil

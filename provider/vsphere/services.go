@@ -90,7 +90,7 @@ func newNotices(
 		UpdateFunc: func(old, updated any) {
 			before, _ := old.(*corev1.Service)
 			now, _ := updated.(*corev1.Service)
-			if before != nil && now != nil && !unserved(before) {
+			if before != nil && now != nil && !needsLoadBalancer(before) {
 				n.seen(now)
 			}
 		},
@@ -105,7 +105,7 @@ func newNotices(
 func (n *notices) Name() string { return names.ServiceLBController }
 
 func (n *notices) seen(object any) {
-	if service, ok := object.(*corev1.Service); ok && unserved(service) {
+	if service, ok := object.(*corev1.Service); ok && needsLoadBalancer(service) {
 		n.queue.AddAfter(cache.MetaObjectToName(service), n.after)
 	}
 }
@@ -124,7 +124,7 @@ func (n *notices) Run(ctx context.Context) {
 			return
 		}
 		service, err := n.services.Lister().Services(key.Namespace).Get(key.Name)
-		if err == nil && unserved(service) {
+		if err == nil && needsLoadBalancer(service) {
 			n.events.Event(service, corev1.EventTypeWarning, noticeReason, notice)
 			n.queue.AddAfter(key, n.again)
 		}
@@ -132,9 +132,9 @@ func (n *notices) Run(ctx context.Context) {
 	}
 }
 
-// unserved reports whether a Service waits for a load balancer of the cloud's and has none. One with a class is another
-// controller's.
-func unserved(service *corev1.Service) bool {
+// needsLoadBalancer reports whether a Service waits for a load balancer of the cloud's and has none. One with a class
+// is another controller's.
+func needsLoadBalancer(service *corev1.Service) bool {
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil &&
 		len(service.Status.LoadBalancer.Ingress) == 0 && service.DeletionTimestamp == nil
 }

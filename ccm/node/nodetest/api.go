@@ -163,7 +163,7 @@ func (a *API) sendEvent(kind string, node *corev1.Node) {
 	if len(a.watches) == 0 {
 		return
 	}
-	line := encode(map[string]any{"type": kind, "object": typed(node)})
+	line := encodeJSON(map[string]any{"type": kind, "object": typed(node)})
 	for s := range a.watches {
 		s.send(line)
 	}
@@ -259,14 +259,14 @@ func (a *API) delete(node *corev1.Node, body []byte) (any, error) {
 
 func (a *API) patch(old *corev1.Node, subresource string, body []byte) (any, error) {
 	var object, patch map[string]any
-	if err := json.Unmarshal(encode(old), &object); err != nil {
+	if err := json.Unmarshal(encodeJSON(old), &object); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
 	if err := json.Unmarshal(body, &patch); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	var node corev1.Node
-	if err := json.Unmarshal(encode(mergepatch.Apply(object, patch)), &node); err != nil {
+	if err := json.Unmarshal(encodeJSON(mergepatch.Apply(object, patch)), &node); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if node.UID != old.UID || node.ResourceVersion != old.ResourceVersion {
@@ -334,7 +334,7 @@ func (a *API) list(r *http.Request) *http.Response {
 	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
 		list.Items = append(list.Items, *a.nodes[name])
 	}
-	return response(r, http.StatusOK, io.NopCloser(bytes.NewReader(encode(list))))
+	return response(r, http.StatusOK, io.NopCloser(bytes.NewReader(encodeJSON(list))))
 }
 
 func (a *API) watch(r *http.Request) *http.Response {
@@ -349,12 +349,12 @@ func (a *API) watch(r *http.Request) *http.Response {
 	}
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
-			s.send(encode(map[string]any{"type": "ADDED", "object": typed(a.nodes[name])}))
+			s.send(encodeJSON(map[string]any{"type": "ADDED", "object": typed(a.nodes[name])}))
 		}
 		bookmark := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			ResourceVersion: strconv.Itoa(a.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 		}}
-		s.send(encode(map[string]any{"type": "BOOKMARK", "object": typed(bookmark)}))
+		s.send(encodeJSON(map[string]any{"type": "BOOKMARK", "object": typed(bookmark)}))
 	}
 	return response(r, http.StatusOK, s)
 }
@@ -373,11 +373,11 @@ func respond(r *http.Request, answer any, err error) (*http.Response, error) {
 	case err != nil:
 		return nil, err
 	default:
-		return response(r, http.StatusOK, io.NopCloser(bytes.NewReader(encode(answer)))), nil
+		return response(r, http.StatusOK, io.NopCloser(bytes.NewReader(encodeJSON(answer)))), nil
 	}
 	body := status.Status()
 	body.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	return response(r, int(body.Code), io.NopCloser(bytes.NewReader(encode(body)))), nil
+	return response(r, int(body.Code), io.NopCloser(bytes.NewReader(encodeJSON(body)))), nil
 }
 
 func response(r *http.Request, code int, body io.ReadCloser) *http.Response {
@@ -387,7 +387,7 @@ func response(r *http.Request, code int, body io.ReadCloser) *http.Response {
 	}
 }
 
-func encode(v any) []byte {
+func encodeJSON(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("encoding %T: %v", v, err))

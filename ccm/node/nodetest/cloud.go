@@ -38,7 +38,7 @@ func (c *Cloud) Calls() []string {
 	return slices.Clone(c.calls)
 }
 
-func (c *Cloud) call(ctx context.Context, name string, nodes []*corev1.Node) error {
+func (c *Cloud) recordCall(ctx context.Context, name string, nodes []*corev1.Node) error {
 	c.mu.Lock()
 	c.calls = append(c.calls, name)
 	c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true
 
 // InstanceExists implements cloudprovider.InstancesV2.
 func (c *Cloud) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	if err := c.call(ctx, "exists "+node.Name, []*corev1.Node{node}); err != nil {
+	if err := c.recordCall(ctx, "exists "+node.Name, []*corev1.Node{node}); err != nil {
 		return false, err
 	}
 	state := c.Instance(node)
@@ -77,7 +77,7 @@ func (c *Cloud) InstanceExists(ctx context.Context, node *corev1.Node) (bool, er
 
 // InstanceShutdown implements cloudprovider.InstancesV2.
 func (c *Cloud) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	if err := c.call(ctx, "shutdown "+node.Name, []*corev1.Node{node}); err != nil {
+	if err := c.recordCall(ctx, "shutdown "+node.Name, []*corev1.Node{node}); err != nil {
 		return false, err
 	}
 	state := c.Instance(node)
@@ -86,7 +86,7 @@ func (c *Cloud) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, 
 
 // InstanceMetadata implements cloudprovider.InstancesV2.
 func (c *Cloud) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	if err := c.call(ctx, "metadata "+node.Name, []*corev1.Node{node}); err != nil {
+	if err := c.recordCall(ctx, "metadata "+node.Name, []*corev1.Node{node}); err != nil {
 		return nil, err
 	}
 	state := c.Instance(node)
@@ -106,7 +106,7 @@ func (l Lister) ListInstances(ctx context.Context, nodes []*corev1.Node, _ cloud
 	if len(nodes) > l.Batch {
 		return nil, errors.New("asked for more nodes than one call serves")
 	}
-	if err := l.call(ctx, "list "+strconv.Itoa(len(nodes)), nodes); err != nil {
+	if err := l.recordCall(ctx, "list "+strconv.Itoa(len(nodes)), nodes); err != nil {
 		return nil, err
 	}
 	states := make([]cloud.InstanceState, len(nodes))

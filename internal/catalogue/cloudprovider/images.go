@@ -260,7 +260,7 @@ func ImageFor(provider string, minor int) (Image, bool) {
 
 // OwnImage returns this project's image for a provider. False when there is none, or its proven range does not cover
 // the minor.
-func OwnImage(provider string, minor int) (Image, bool) { return images[provider].at(minor) }
+func OwnImage(provider string, minor int) (Image, bool) { return images[provider].imageAt(minor) }
 
 // Chosen returns the image that a word stands for: Official, Own, or none for the default. isWord is false for an
 // image.
@@ -336,7 +336,7 @@ func ImageOf(ref string) (Image, bool) {
 // spans of minors in which an image of ours fits.
 type imageSpans []imageSpan
 
-func (s imageSpans) at(minor int) (Image, bool) {
+func (s imageSpans) imageAt(minor int) (Image, bool) {
 	i := slices.IndexFunc(s, func(i imageSpan) bool { return minor >= i.from && minor <= i.to })
 	if i < 0 {
 		return Image{}, false

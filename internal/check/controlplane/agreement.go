@@ -249,21 +249,21 @@ func arguments(command []string) []string {
 func argumentDiff(want, have []string) string {
 	var parts []string
 	for _, w := range want {
-		if !slices.ContainsFunc(have, func(h string) bool { return sameArgument(w, h) }) {
+		if !slices.ContainsFunc(have, func(h string) bool { return isSameArgument(w, h) }) {
 			parts = append(parts, "not "+w)
 		}
 	}
 	for _, h := range have {
-		if !slices.ContainsFunc(want, func(w string) bool { return sameArgument(w, h) }) {
+		if !slices.ContainsFunc(want, func(w string) bool { return isSameArgument(w, h) }) {
 			parts = append(parts, "but "+h)
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// sameArgument compares an argument as a file gives it with one of a process. A container's paths may differ outside of
-// it, so of absolute paths the last element counts. The value of a variable is not known here.
-func sameArgument(given, running string) bool {
+// isSameArgument compares an argument as a file gives it with one of a process. A container's paths may differ outside
+// of it, so of absolute paths the last element counts. The value of a variable is not known here.
+func isSameArgument(given, running string) bool {
 	if given == running {
 		return true
 	}

@@ -139,7 +139,7 @@ func judgeInTree(f facts.Facts) v1.Finding {
 		return findings.Skip("every %s is external already: nothing is left to move", component.KCM)
 	case len(f.InstancesOf(component.KCM)) == 0 && bad.Empty():
 		return findings.Unknown("no %s was found: not on a host, and not as a Deployment", component.KCM)
-	case bad.Empty() && hostedManagers(f):
+	case bad.Empty() && hasHostedManagers(f):
 		return findings.Pass(
 			"%s runs as %s with --cloud-provider=%s",
 			component.KCM,
@@ -183,15 +183,15 @@ func notInTree(f facts.Facts) (bad findings.Problems, providers map[string]int) 
 		providers[provider]++
 	}
 	for _, h := range f.Hosts {
-		if h.ControlPlane && !managed[h.Name] && !hostedManagers(f) {
+		if h.ControlPlane && !managed[h.Name] && !hasHostedManagers(f) {
 			bad.Add(h.Name, "host %s has no %s", h.Name, component.KCM)
 		}
 	}
 	return bad, providers
 }
 
-// hostedManagers reports whether kube-controller-manager runs as a Deployment.
-func hostedManagers(f facts.Facts) bool {
+// hasHostedManagers reports whether kube-controller-manager runs as a Deployment.
+func hasHostedManagers(f facts.Facts) bool {
 	return slices.ContainsFunc(
 		f.InstancesOf(component.KCM),
 		func(p facts.Instance) bool { return p.RunKind() == v1.RunsDeployment },

@@ -113,7 +113,7 @@ func giveBack(f facts.Facts, external []facts.Instance) string {
 		return o.Manifest != p.Manifest || o.RunKind() != p.RunKind() || other != script
 	})
 	fix := facts.EditManifest(p.Manifest, script) + "   # on host " + facts.QuotedNames(same)
-	if config != "" && len(p.HostPaths) > 0 && !mounted(p, config) {
+	if config != "" && len(p.HostPaths) > 0 && !mountsFile(p, config) {
 		fix += "; the pod has to mount " + config + " again, too"
 	}
 	return fix
@@ -185,8 +185,8 @@ func cloudConfigBefore(f facts.Facts, p facts.Instance) string {
 	return found
 }
 
-// mounted reports whether a pod sees a file of its host.
-func mounted(p facts.Instance, file string) bool {
+// mountsFile reports whether a pod sees a file of its host.
+func mountsFile(p facts.Instance, file string) bool {
 	for at := range p.HostPaths {
 		if file == at || strings.HasPrefix(file, strings.TrimSuffix(at, "/")+"/") {
 			return true

@@ -104,7 +104,7 @@ func kubeadmComplaints(f facts.Facts, section string, p facts.Instance) []string
 		have, given := p.Flags[flag]
 		want, configured := args[flag]
 		switch {
-		case given == configured && (!given || sameValue(flag, have, want)):
+		case given == configured && (!given || isSameValue(flag, have, want)):
 		case given && configured:
 			out = append(out, fmt.Sprintf("--%s is %s in the manifest and %s in kubeadm-config", flag, findings.Short(have), findings.Short(want)))
 		case configured:
@@ -142,8 +142,8 @@ func kubeadmFields(f facts.Facts, p facts.Instance, args map[string]string) []st
 // maxSorted bounds, in bytes, the lists that are sorted for a comparison, for each of the pods that may be there.
 const maxSorted = 64 << 10
 
-// sameValue compares lists without regard to their order where the order means nothing.
-func sameValue(flag, a, b string) bool {
+// isSameValue compares lists without regard to their order where the order means nothing.
+func isSameValue(flag, a, b string) bool {
 	if flag != "feature-gates" || len(a) != len(b) || len(a) > maxSorted {
 		return a == b
 	}

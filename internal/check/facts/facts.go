@@ -227,7 +227,7 @@ func (f Facts) UnknownReasons(patterns ...string) []string {
 		wants = append(wants, strings.Split(p, "/"))
 	}
 	for i, e := range f.Errors {
-		if slices.ContainsFunc(wants, func(w []string) bool { return under(w, f.paths[i]) }) {
+		if slices.ContainsFunc(wants, func(w []string) bool { return isPathPrefix(w, f.paths[i]) }) {
 			out = append(out, e.Error)
 			f.Reported[i] = true
 		}
@@ -235,7 +235,7 @@ func (f Facts) UnknownReasons(patterns ...string) []string {
 	return out
 }
 
-func under(want, have []string) bool {
+func isPathPrefix(want, have []string) bool {
 	if len(have) < len(want) {
 		return false
 	}

@@ -49,14 +49,14 @@ func Effective(gate string, set map[string]bool, minor int) bool {
 	g := catalogue.GateAt(gate, minor)
 	switch v, given := set[gate]; {
 	case !g.Known:
-		return graduated(gate, minor)
+		return hasGraduated(gate, minor)
 	case given && !g.Locked:
 		return v
 	}
 	return g.Default
 }
 
-func graduated(gate string, minor int) bool {
+func hasGraduated(gate string, minor int) bool {
 	for m := min(minor, component.Newest); m >= component.Oldest; m-- {
 		if g := catalogue.GateAt(gate, m); g.Known {
 			return g.Default && g.Locked

@@ -86,8 +86,8 @@ func (p *placement) workloadManagers() (own, foreign []v1.Workload) {
 
 // isOwn reports whether a workload is in the namespace of the control plane.
 func (p *placement) isOwn(ref string) bool {
-	return inSystem(ref) || p.Cluster.Seed != "" && strings.Contains(ref, "/"+p.Cluster.Seed+"/")
+	return isInKubeSystem(ref) || p.Cluster.Seed != "" && strings.Contains(ref, "/"+p.Cluster.Seed+"/")
 }
 
-// inSystem reports whether a workload is in the namespace of a cluster's own control plane.
-func inSystem(ref string) bool { return strings.Contains(ref, "/kube-system/") }
+// isInKubeSystem reports whether a workload is in the namespace of a cluster's own control plane.
+func isInKubeSystem(ref string) bool { return strings.Contains(ref, "/kube-system/") }

@@ -237,7 +237,7 @@ var seedOwners = rule.Check{
 	DependsOn: []string{"HCP-001"},
 	Judge: func(f facts.Facts) v1.Finding {
 		reports(f, "managers/")
-		if !seedShowsLoops(f) {
+		if !showsLoops(f) {
 			return findings.Skip("%s of %s does not say which loops it runs", component.KCM, f.Cluster.Version)
 		}
 		if len(f.Managers) == 0 {
@@ -278,9 +278,9 @@ var seedOwners = rule.Check{
 	},
 }
 
-// seedShowsLoops reports whether a kube-controller-manager of the cluster's version says on /metrics which loops it
+// showsLoops reports whether a kube-controller-manager of the cluster's version says on /metrics which loops it
 // runs.
-func seedShowsLoops(f facts.Facts) bool {
+func showsLoops(f facts.Facts) bool {
 	minor, ok := facts.VersionMinor(f.Cluster.Version)
 	return !ok || catalogue.ShowsLoops(component.KCM, minor)
 }

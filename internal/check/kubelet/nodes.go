@@ -309,7 +309,7 @@ func judgeServing(f facts.Facts) v1.Finding {
 	}
 	asking := askingKubelets(f)
 	nodes := servingrequest.NodesOf(f.Snapshot)
-	bad, serving := unanswered(f, nodes)
+	bad, serving := unansweredRequests(f, nodes)
 	approver := slices.ContainsFunc(
 		f.Workloads,
 		func(w v1.Workload) bool { return w.Role == v1.RoleCSRApprover && w.Ready > 0 },
@@ -349,8 +349,9 @@ func judgeServing(f facts.Facts) v1.Finding {
 	)
 }
 
-// unanswered are the requests of kubelets for serving certificates without an answer, and how many requests there are.
-func unanswered(f facts.Facts, nodes *servingrequest.Nodes) (bad findings.Problems, serving int) {
+// unansweredRequests are the requests of kubelets for serving certificates without an answer, and how many requests
+// there are.
+func unansweredRequests(f facts.Facts, nodes *servingrequest.Nodes) (bad findings.Problems, serving int) {
 	for _, c := range f.CertificateRequests {
 		if c.SignerName != SignerServing {
 			continue

@@ -118,7 +118,7 @@ func migrationConfigs(f facts.Facts) (all []judged, unclear []string) {
 func forOwn(problems []migrationconfig.Problem, config migrationconfig.Config) []migrationconfig.Problem {
 	var out []migrationconfig.Problem
 	for _, q := range problems {
-		if understood(q, config) {
+		if isUnderstood(q, config) {
 			continue
 		}
 		if q.Code == migrationconfig.ResourceLockInV1 {
@@ -129,9 +129,9 @@ func forOwn(problems []migrationconfig.Problem, config migrationconfig.Config) [
 	return out
 }
 
-// understood reports whether a problem is none for our own manager, which takes the names of both dialects, and no
+// isUnderstood reports whether a problem is none for our own manager, which takes the names of both dialects, and no
 // mistaken ones.
-func understood(q migrationconfig.Problem, config migrationconfig.Config) bool {
+func isUnderstood(q migrationconfig.Problem, config migrationconfig.Config) bool {
 	if q.Code != migrationconfig.WrongName {
 		return false
 	}
@@ -200,7 +200,7 @@ func judgeProblems(f facts.Facts, wanted func(migrationconfig.Code) bool, bad, g
 	return findings.Pass("%s in %s", good, findings.Plural(len(configs), "leader migration config"))
 }
 
-func ofLock(c migrationconfig.Code) bool {
+func isLockCode(c migrationconfig.Code) bool {
 	return c == migrationconfig.ResourceLockInV1 || c == migrationconfig.BadResourceLock
 }
 
@@ -216,7 +216,7 @@ var controllerNames = rule.Check{
 	Judge: func(f facts.Facts) v1.Finding {
 		return judgeProblems(
 			f,
-			func(c migrationconfig.Code) bool { return !ofLock(c) },
+			func(c migrationconfig.Code) bool { return !isLockCode(c) },
 			"a leader migration config does not say what was meant",
 			"every cloud loop is listed under the right name",
 		)
@@ -233,7 +233,7 @@ var resourceLock = rule.Check{
 	Judge: func(f facts.Facts) v1.Finding {
 		return judgeProblems(
 			f,
-			ofLock,
+			isLockCode,
 			"a manager exits because of its leader migration config",
 			"no resourceLock that matters",
 		)

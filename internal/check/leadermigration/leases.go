@@ -301,7 +301,7 @@ func addRivals(bad *findings.Problems, all []facts.Instance, objects map[string]
 		}
 		first, rivals := 0, 0
 		for _, at := range byKind {
-			if shareAny(objects[p.String()], objects[all[at[0]].String()]) {
+			if sharesElement(objects[p.String()], objects[all[at[0]].String()]) {
 				continue
 			}
 			after, _ := slices.BinarySearch(at, i)
@@ -325,6 +325,6 @@ func addRivals(bad *findings.Problems, all []facts.Instance, objects map[string]
 	}
 }
 
-func shareAny(a, b []string) bool {
+func sharesElement(a, b []string) bool {
 	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }

@@ -15,7 +15,7 @@ import (
 func pairs(all []facts.Instance, objects map[string][]string) (out findings.Problems) {
 	for i, p := range all {
 		for _, q := range all[i+1:] {
-			if a, b := objects[p.String()], objects[q.String()]; a != nil && b != nil && !shareAny(a, b) {
+			if a, b := objects[p.String()], objects[q.String()]; a != nil && b != nil && !sharesElement(a, b) {
 				out.Add(p.String(), "%s elects by %s and %s by %s: both lead", p, strings.Join(a, " and "), q, strings.Join(b, " and "))
 			}
 		}

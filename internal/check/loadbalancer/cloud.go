@@ -114,7 +114,7 @@ func newMembers(f facts.Facts, labels map[string]string) map[string]string {
 	for _, n := range f.Nodes {
 		i := instances[n.Name]
 		id := findings.OrElse(facts.InstanceID(n.ProviderID), i.ID)
-		if id == "" || i.Node != "" && (!i.Found || i.State == "terminated") || !included(n, loop) {
+		if id == "" || i.Node != "" && (!i.Found || i.State == "terminated") || !isIncluded(n, loop) {
 			continue
 		}
 		has := true
@@ -128,8 +128,8 @@ func newMembers(f facts.Facts, labels map[string]string) map[string]string {
 	return out
 }
 
-// included reports whether a service loop registers a node.
-func included(n v1.Node, loop catalogue.ServiceLoop) bool {
+// isIncluded reports whether a service loop registers a node.
+func isIncluded(n v1.Node, loop catalogue.ServiceLoop) bool {
 	if !loop.KeepsNotReady && n.Ready != "True" {
 		return false
 	}

@@ -117,7 +117,7 @@ func judgeNeutron(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	read := 0
 	for _, h := range f.Hosts {
-		if !readable(h.CloudConfig) {
+		if !isReadable(h.CloudConfig) {
 			continue
 		}
 		read++
@@ -221,7 +221,7 @@ func everyConfigSays(f facts.Facts, key string) (says bool, finding v1.Finding, 
 	configs := 0
 	says = true
 	for _, h := range f.Hosts {
-		if readable(h.CloudConfig) {
+		if isReadable(h.CloudConfig) {
 			configs++
 			says = says && isTrue(setting(h.CloudConfig, key))
 		}
@@ -232,9 +232,9 @@ func everyConfigSays(f facts.Facts, key string) (says bool, finding v1.Finding, 
 	return says, findings.Unknown("no host's cloud config was read"), configs > 0
 }
 
-// readable reports whether a cloud config was understood. One from which the external config cannot be derived has an
+// isReadable reports whether a cloud config was understood. One from which the external config cannot be derived has an
 // error, and its keys all the same.
-func readable(c *v1.CloudConfig) bool {
+func isReadable(c *v1.CloudConfig) bool {
 	return c != nil && (c.Error == "" || len(c.Keys) > 0)
 }
 

@@ -138,7 +138,7 @@ var severalAddresses = rule.Check{
 		}
 		told, several := f.NodeIPFlags(), 0
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
-			if !twoOfAFamily(facts.OfType(n.Addresses, "InternalIP")) {
+			if !hasDuplicateFamily(facts.OfType(n.Addresses, "InternalIP")) {
 				return ""
 			}
 			several++
@@ -174,8 +174,8 @@ var severalAddresses = rule.Check{
 	},
 }
 
-// twoOfAFamily reports whether two addresses are of the same family.
-func twoOfAFamily(ips []string) bool {
+// hasDuplicateFamily reports whether two addresses are of the same family.
+func hasDuplicateFamily(ips []string) bool {
 	v4, v6 := 0, 0
 	for _, ip := range ips {
 		if strings.Contains(ip, ":") {

@@ -22,11 +22,13 @@ var (
 	TypeLabels   = labelPair{"type", "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
 )
 
-// of is the label's value on a node: the stable one, or else the beta one.
-func (l labelPair) of(n v1.Node) string { return findings.OrElse(n.Labels[l.Stable], n.Labels[l.Beta]) }
+// valueOn is the label's value on a node: the stable one, or else the beta one.
+func (l labelPair) valueOn(n v1.Node) string {
+	return findings.OrElse(n.Labels[l.Stable], n.Labels[l.Beta])
+}
 
-// change says that the label's value changes when its stable name follows the beta one; empty when it does not.
-func (l labelPair) change(n v1.Node) string {
+// describeChange says that the label's value changes when its stable name follows the beta one; empty when it does not.
+func (l labelPair) describeChange(n v1.Node) string {
 	stable, beta := n.Labels[l.Stable], n.Labels[l.Beta]
 	if stable == "" || beta == "" || stable == beta {
 		return ""
@@ -39,7 +41,7 @@ func labelled(f facts.Facts) map[string]int {
 	out := map[string]int{}
 	for _, n := range f.Nodes {
 		for _, l := range []labelPair{ZoneLabels, RegionLabels} {
-			if l.of(n) != "" {
+			if l.valueOn(n) != "" {
 				out[l.what]++
 			}
 		}
@@ -64,11 +66,11 @@ func judgeTopologyLabels(f facts.Facts) v1.Finding {
 	bad, finding, ok := f.EachNode(func(n v1.Node) string {
 		var wrong []string
 		for _, l := range []labelPair{ZoneLabels, RegionLabels, TypeLabels} {
-			switch change := l.change(n); {
+			switch change := l.describeChange(n); {
 			case change != "":
 				differ = true
 				wrong = append(wrong, change)
-			case l.of(n) == "" && labelled[l.what] > 0:
+			case l.valueOn(n) == "" && labelled[l.what] > 0:
 				wrong = append(wrong, "no "+l.what)
 			}
 		}
@@ -155,14 +157,14 @@ var metadataAtRisk = rule.Check{
 func byHand(n v1.Node) []string {
 	var out []string
 	for key := range n.Labels {
-		if !reservedDomain(key) {
+		if !isReservedDomain(key) {
 			out = append(out, "label "+key)
 		}
 	}
 	for _, t := range n.Taints {
 		key, _, _ := strings.Cut(t, "=")
 		key, _, _ = strings.Cut(key, ":")
-		if !reservedDomain(key) && !strings.HasPrefix(key, "ToBeDeleted") {
+		if !isReservedDomain(key) && !strings.HasPrefix(key, "ToBeDeleted") {
 			out = append(out, "taint "+t)
 		}
 	}
@@ -170,8 +172,8 @@ func byHand(n v1.Node) []string {
 	return out
 }
 
-// reservedDomain reports whether a key belongs to Kubernetes, a cloud or a driver, which set it again.
-func reservedDomain(key string) bool {
+// isReservedDomain reports whether a key belongs to Kubernetes, a cloud or a driver, which set it again.
+func isReservedDomain(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok {
 		return false

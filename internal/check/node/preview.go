@@ -245,7 +245,7 @@ func topologyChange(n v1.Node, p v1.NodePreview) string {
 		pair  labelPair
 		would string
 	}{{ZoneLabels, p.Zone}, {RegionLabels, p.Region}, {TypeLabels, p.Type}} {
-		if is := l.pair.of(n); is != "" && l.would != "" && is != l.would {
+		if is := l.pair.valueOn(n); is != "" && l.would != "" && is != l.would {
 			changes = append(changes, fmt.Sprintf("%s %s would be %s", l.pair.what, is, l.would))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func KindOf(command string) v1.FixKind {
 	parts := split(command)
 	for _, p := range parts {
-		if !p.reads() {
+		if !p.isReadOnly() {
 			return v1.FixChange
 		}
 	}
@@ -26,7 +26,7 @@ func KindOf(command string) v1.FixKind {
 
 // Destroys reports whether a command deletes, drains or stops something. Such a command needs a condition and a
 // warning.
-func Destroys(command string) bool { return slices.ContainsFunc(split(command), simple.destroys) }
+func Destroys(command string) bool { return slices.ContainsFunc(split(command), simple.isDestructive) }
 
 // simple is a command of a list or pipeline: its words, and the files that it writes.
 type simple struct{ words, writes []string }
@@ -42,7 +42,7 @@ func split(line string) []simple {
 		if r == '#' && !s.begun {
 			break
 		}
-		s.take(r)
+		s.addRune(r)
 	}
 	s.endCommand()
 	return s.out
@@ -77,7 +77,7 @@ func (s *splitter) isQuoted(r rune) bool {
 	return true
 }
 
-func (s *splitter) take(r rune) {
+func (s *splitter) addRune(r rune) {
 	switch {
 	case strings.ContainsRune("|&;\n", r):
 		s.endCommand()
@@ -145,8 +145,9 @@ var verbBegins = map[string][]string{"aws": {"describe-", "get-", "list-"}}
 // clouds are the programs of clouds, installers and runtimes, which delete by a word of that name.
 var clouds = []string{"aws", "az", "gcloud", "govc", "openstack", "helm", "crictl"}
 
-// reads reports whether a command only reads. Files that it writes may be those of the directory in which it is run.
-func (c simple) reads() bool {
+// isReadOnly reports whether a command only reads. Files that it writes may be those of the directory in which it is
+// run.
+func (c simple) isReadOnly() bool {
 	if slices.ContainsFunc(c.writes, func(at string) bool { return path.IsAbs(at) && at != "/dev/null" }) {
 		return false
 	}
@@ -170,7 +171,7 @@ func (c simple) reads() bool {
 	if slices.Contains(readers, program) || strings.HasSuffix(program, "credential-provider") {
 		return true // a credential provider is asked with a request on its standard input, and answers
 	}
-	return !c.destroys() && slices.Contains(verbs[program], verbOf(program, rest))
+	return !c.isDestructive() && slices.Contains(verbs[program], verbOf(program, rest))
 }
 
 // verbOf is the word of a command that says what it does: the first one that is no flag, no flag's value and no topic.
@@ -205,8 +206,8 @@ func readsOwn(words []string) bool {
 	return false
 }
 
-// destroys reports whether a command deletes, drains or stops something.
-func (c simple) destroys() bool {
+// isDestructive reports whether a command deletes, drains or stops something.
+func (c simple) isDestructive() bool {
 	program, rest := c.words[0], c.words[1:]
 	isDelete := func(w string) bool {
 		return w == "delete" || w == "rm" || w == "uninstall" || strings.HasPrefix(w, "delete-")

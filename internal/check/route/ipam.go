@@ -162,7 +162,7 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 		return findings.Skip("no node has a pod CIDR")
 	}
 	cluster := clusterCIDRs(f)
-	ranges, inside := joined(cluster), newRangeSet(cluster)
+	ranges, inside := joinRanges(cluster), newRangeSet(cluster)
 	var cover podCIDR // the last one that reaches furthest: prefixes nest or are apart
 	for _, c := range cidrs {
 		if cover.IsValid() && cover.Overlaps(c.Prefix) {
@@ -200,8 +200,8 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 	)
 }
 
-// joined returns the first of some ranges. A flag may give thousands, and each Node outside of them has the text.
-func joined(prefixes []netip.Prefix) string {
+// joinRanges returns the first of some ranges. A flag may give thousands, and each Node outside of them has the text.
+func joinRanges(prefixes []netip.Prefix) string {
 	var out []string
 	for _, p := range prefixes {
 		out = append(out, p.String())

@@ -19,8 +19,8 @@ import (
 
 var onManifests = []string{"API-001", "HOST-001"}
 
-// routed reports whether some manager runs the route loop now.
-func routed(f facts.Facts) bool {
+// hasRouteLoop reports whether some manager runs the route loop now.
+func hasRouteLoop(f facts.Facts) bool {
 	return slices.ContainsFunc(
 		f.AllManagers(),
 		func(p facts.Instance) bool { return f.WouldRun(p, controllernames.Route) },
@@ -49,7 +49,7 @@ var networkUnavailable = rule.Check{
 			return finding
 		case bad.Empty():
 			return findings.Pass("none of %s says that its network is unavailable", findings.Plural(len(f.Nodes), "node"))
-		case routed(f):
+		case hasRouteLoop(f):
 			return findings.With(
 				bad.Finding(v1.Warn, "%s for a route", findings.Counting(len(bad), "node", "waits", "wait")),
 				expected,
@@ -147,7 +147,7 @@ var twoRouters = rule.Check{
 		if finding, ok := f.Missing("workloads"); ok {
 			return finding
 		}
-		if !routed(f) {
+		if !hasRouteLoop(f) {
 			return findings.Skip("no manager runs the route loop")
 		}
 		var bad findings.Problems
@@ -194,7 +194,7 @@ func routesRead(f facts.Facts) (v1.Finding, bool) {
 		return finding, false
 	}
 	switch {
-	case !routed(f):
+	case !hasRouteLoop(f):
 		return findings.Skip("no manager runs the route loop"), false
 	case f.Cloud == nil || len(f.CloudErrors("routes")) > 0:
 		return findings.Dependent("CLOUD-001"), false
@@ -338,7 +338,7 @@ func judgeRoutesDiffer(f facts.Facts) v1.Finding {
 		case to.Node == "": // no node's instance: ROUTE-001
 		case owned && node != to.Node:
 			wrong.Add(r.CIDR, "%s of node %s leads to %s", r.CIDR, node, to.Node)
-		case !owned && insideOf(r.CIDR, cluster):
+		case !owned && isInRanges(r.CIDR, cluster):
 			extra.Add(r.CIDR, "%s, which leads to %s, is no node's and would be deleted", r.CIDR, to.Node)
 		}
 	}
@@ -424,8 +424,8 @@ func (s rangeSet) contains(p netip.Prefix) bool {
 	})
 }
 
-// insideOf reports whether a CIDR lies in one of several.
-func insideOf(cidr string, in rangeSet) bool {
+// isInRanges reports whether a CIDR lies in one of several.
+func isInRanges(cidr string, in rangeSet) bool {
 	p, err := netip.ParsePrefix(cidr)
 	return err == nil && in.contains(p)
 }

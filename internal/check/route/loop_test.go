@@ -47,13 +47,13 @@ func TestARangeSetContainsWhatSomeRangeContains(t *testing.T) {
 			set := newRangeSet(ranges)
 			for _, p := range all {
 				want := slices.ContainsFunc(ranges, func(in netip.Prefix) bool { return in.Bits() <= p.Bits() && in.Contains(p.Addr()) })
-				if set.contains(p) != want || insideOf(p.String(), set) != want {
+				if set.contains(p) != want || isInRanges(p.String(), set) != want {
 					t.Errorf("%s in %v: have %t, want %t", p, ranges, set.contains(p), want)
 				}
 			}
 		}
 	}
-	if insideOf("banana", newRangeSet(all)) || newRangeSet(nil).contains(all[0]) {
+	if isInRanges("banana", newRangeSet(all)) || newRangeSet(nil).contains(all[0]) {
 		t.Error("what is no CIDR, or is in no range, is inside")
 	}
 }

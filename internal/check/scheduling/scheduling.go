@@ -15,9 +15,9 @@ import (
 
 const sourceWorkloads = "/apis/apps/v1"
 
-// tolerates reports whether tolerations cover a taint whose value is true. A snapshot has them as key=value:effect,
-// with "*" for every key, and empty for every value or effect.
-func tolerates(tolerations []string, key, effect string) bool {
+// toleratesTaint reports whether tolerations cover a taint whose value is true. A snapshot has them as
+// key=value:effect, with "*" for every key, and empty for every value or effect.
+func toleratesTaint(tolerations []string, key, effect string) bool {
 	for _, t := range tolerations {
 		pair, onEffect := t, ""
 		if i := strings.LastIndex(t, ":"); i >= 0 {
@@ -66,7 +66,7 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 		}
 		looked++
 		switch {
-		case tolerates(w.Tolerations, facts.TaintUninitialized, "NoSchedule"):
+		case toleratesTaint(w.Tolerations, facts.TaintUninitialized, "NoSchedule"):
 			continue
 		case w.Role == v1.RoleDNS && !waitedFor[w.Role]:
 			unused++

@@ -97,7 +97,7 @@ func judgeWebhookDeadlock(f facts.Facts) v1.Finding {
 			return ""
 		}
 		known++
-		if tolerates(backend.Tolerations, facts.TaintUninitialized, "NoSchedule") {
+		if toleratesTaint(backend.Tolerations, facts.TaintUninitialized, "NoSchedule") {
 			return ""
 		}
 		return fmt.Sprintf("must answer for %s; its backend %s does not tolerate the taint", about, backend.Ref)

@@ -126,7 +126,7 @@ func disabledComplaints(p facts.Instance, minor int) []string {
 	}
 	var out []string
 	for _, gate := range []string{gateDisableProviders, gateDisableCredentials} {
-		if !minds(p, gate, minor) {
+		if !readsGate(p, gate, minor) {
 			continue
 		}
 		end := "it does not start"
@@ -146,8 +146,8 @@ func disabledComplaints(p facts.Instance, minor int) []string {
 	return out
 }
 
-// minds reports whether a component looks at a gate.
-func minds(p facts.Instance, gate string, minor int) bool {
+// readsGate reports whether a component looks at a gate.
+func readsGate(p facts.Instance, gate string, minor int) bool {
 	state := catalogue.GateFor(p.Name, gate, minor)
 	if p.Name == component.KCM {
 		return state.Known && gate == gateDisableProviders && !p.External()

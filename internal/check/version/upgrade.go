@@ -30,7 +30,7 @@ var upgradeUnderway = rule.Check{
 func judgeUpgrade(f facts.Facts) v1.Finding {
 	minors, patches, unclear, n := mixedVersions(f)
 	if f.Kubeadm != nil && f.Kubeadm.KubernetesVersion != "" &&
-		differentMinors([]string{f.Kubeadm.KubernetesVersion, f.Cluster.Version}) {
+		hasDifferentMinors([]string{f.Kubeadm.KubernetesVersion, f.Cluster.Version}) {
 		minors.Add(
 			"ConfigMap/kube-system/kubeadm-config",
 			"kubeadm-config says %s and the API server is %s",
@@ -85,7 +85,7 @@ func mixedVersions(f facts.Facts) (minors, patches findings.Problems, unclear []
 			continue
 		}
 		to := &patches
-		if differentMinors(slices.Collect(maps.Keys(versions))) {
+		if hasDifferentMinors(slices.Collect(maps.Keys(versions))) {
 			to = &minors
 		}
 		var parts []string
@@ -97,7 +97,7 @@ func mixedVersions(f facts.Facts) (minors, patches findings.Problems, unclear []
 	return minors, patches, unclear, n
 }
 
-func differentMinors(versions []string) bool {
+func hasDifferentMinors(versions []string) bool {
 	seen := map[int]bool{}
 	for _, v := range versions {
 		if m, ok := facts.VersionMinor(v); ok {

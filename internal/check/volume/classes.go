@@ -133,7 +133,7 @@ func judgeZones(f facts.Facts) v1.Finding {
 	zones := zones(f)
 	zonal := 0
 	for _, pv := range vols.PersistentVolumes {
-		if !zonalVolume(pv) {
+		if !isZonalVolume(pv) {
 			continue
 		}
 		zonal++
@@ -181,7 +181,7 @@ func judgeZones(f facts.Facts) v1.Finding {
 	)
 }
 
-func zonalVolume(pv v1.PersistentVolume) bool {
+func isZonalVolume(pv v1.PersistentVolume) bool {
 	driver := pv.Driver
 	if p, _, ok := cloudprovider.PluginOf(pv.Plugin); ok {
 		driver = p.Driver

@@ -33,7 +33,7 @@ var driverMissing = rule.Check{
 		for _, u := range uses {
 			switch {
 			case slices.Contains(vols.CSIDrivers, u.Driver):
-			case relies(f, u, vols):
+			case reliesOnCSI(f, u, vols):
 				failing.Add("CSIDriver/"+u.Driver, "%s is left to CSI, and %s is not installed", u, u.Driver)
 			default:
 				warning.Add("CSIDriver/"+u.Driver, "%s stays with the in-tree plugin, as %s is not installed", u, u.Driver)
@@ -55,8 +55,8 @@ var driverMissing = rule.Check{
 	},
 }
 
-// relies reports whether some component leaves the volumes of a plugin to CSI already.
-func relies(f facts.Facts, u facts.VolumeUse, vols *v1.Volumes) bool {
+// reliesOnCSI reports whether some component leaves the volumes of a plugin to CSI already.
+func reliesOnCSI(f facts.Facts, u facts.VolumeUse, vols *v1.Volumes) bool {
 	if on, _, _ := whoLeaves(f, u.VolumePlugin, component.KCM); len(on) > 0 {
 		return true
 	}
@@ -129,7 +129,7 @@ func judgeDriverOnNodes(f facts.Facts) v1.Finding {
 func nodesForPods(f facts.Facts) []v1.Node {
 	var out []v1.Node
 	for _, n := range f.Nodes {
-		if n.OS != "windows" && !repels(n) || len(facts.InTreeMounts(f, n)) > 0 {
+		if n.OS != "windows" && !repelsPods(n) || len(facts.InTreeMounts(f, n)) > 0 {
 			out = append(out, n)
 		}
 	}
@@ -139,9 +139,9 @@ func nodesForPods(f facts.Facts) []v1.Node {
 	return out
 }
 
-// repels reports whether a node has a taint, not set by Kubernetes, that keeps pods away. The taints of Kubernetes'
+// repelsPods reports whether a node has a taint, not set by Kubernetes, that keeps pods away. The taints of Kubernetes'
 // own, for conditions of the node and for a cordon, come and go.
-func repels(n v1.Node) bool {
+func repelsPods(n v1.Node) bool {
 	return slices.ContainsFunc(n.Taints, func(t string) bool {
 		own := strings.HasPrefix(t, "node.kubernetes.io/") || strings.HasPrefix(t, "node.cloudprovider.kubernetes.io/")
 		return !own && (strings.HasSuffix(t, ":NoSchedule") || strings.HasSuffix(t, ":NoExecute"))
@@ -272,7 +272,7 @@ func judgeDriverRuns(f facts.Facts) v1.Finding {
 	}
 	for _, u := range uses {
 		controllers, faults := 0, &warning
-		if relies(f, u, vols) {
+		if reliesOnCSI(f, u, vols) {
 			faults = &failing
 		}
 		for _, d := range byDriver[u.Driver] {

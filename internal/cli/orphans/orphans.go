@@ -78,7 +78,7 @@ func NewCommand(c *console.Console) *cobra.Command {
 		}
 		o.Show = func(list v1.OrphanList) {
 			c.NameCluster(list.Cluster)
-			for _, line := range lines(list) {
+			for _, line := range formatOrphans(list) {
 				c.Narrate("%s", line)
 			}
 		}
@@ -87,15 +87,16 @@ func NewCommand(c *console.Console) *cobra.Command {
 			return err // nothing was done, and what was found is on standard error
 		}
 		return errors.Join(output.Print(c.Out, list, map[string]func() error{"text": func() error {
-			_, err := visible.Fprintf(c.Out, "%s\n", visible.Own(strings.Join(lines(list), "\n"))) // each line is set by itself
+			_, err := visible.Fprintf(c.Out, "%s\n", visible.Own(strings.Join(formatOrphans(list),
+				"\n"))) // each line is set by itself
 			return err
 		}}), err)
 	}
 	return cmd
 }
 
-// lines are a list for a person to read: an object, and below it what goes with it and what stays.
-func lines(list v1.OrphanList) (out []string) {
+// formatOrphans are a list for a person to read: an object, and below it what goes with it and what stays.
+func formatOrphans(list v1.OrphanList) (out []string) {
 	add := func(format string, args ...any) {
 		var b strings.Builder
 		_, _ = visible.Fprintf(&b, format, args...) // a Builder takes all
@@ -106,17 +107,17 @@ func lines(list v1.OrphanList) (out []string) {
 		v1.OrphanRemoved: "removed", v1.OrphanMissing: "not there",
 	}
 	for _, o := range list.Orphans {
-		add("%s: %s%s", describe(o.Kind, o.Name, o.ID), words[o.State], reason(o.Reason))
+		add("%s: %s%s", describeObject(o.Kind, o.Name, o.ID), words[o.State], reason(o.Reason))
 		if o.Service != "" {
 			add("    of     Service %s", o.Service)
 		}
 		for _, part := range o.Goes {
 			if part.ID != o.ID {
-				add("    goes   %s", describe(part.Kind, part.Name, part.ID))
+				add("    goes   %s", describeObject(part.Kind, part.Name, part.ID))
 			}
 		}
 		for _, part := range o.Stays {
-			add("    stays  %s%s", describe(part.Kind, part.Name, part.ID), reason(part.Reason))
+			add("    stays  %s%s", describeObject(part.Kind, part.Name, part.ID), reason(part.Reason))
 		}
 	}
 	return out
@@ -129,7 +130,7 @@ func reason(of string) string {
 	return ": " + of
 }
 
-func describe(kind, name, id string) string {
+func describeObject(kind, name, id string) string {
 	if name == "" {
 		return strings.TrimSpace(kind + " " + id)
 	}

@@ -29,8 +29,8 @@ func PrintDisruption(w io.Writer, d v1.Disruption, l Layout) error {
 			r.Title,
 			r.Looks,
 			r.Outages,
-			seconds(r.LongestSeconds),
-			seconds(r.TotalSeconds),
+			formatSeconds(r.LongestSeconds),
+			formatSeconds(r.TotalSeconds),
 			budgetWord(d, r),
 		)
 	}
@@ -71,8 +71,8 @@ func budgetWord(d v1.Disruption, r probe.Row) string {
 	return "kept"
 }
 
-// seconds writes the length of outages; none is a dash.
-func seconds(s float64) string {
+// formatSeconds writes the length of outages; none is a dash.
+func formatSeconds(s float64) string {
 	if s == 0 {
 		return "-"
 	}

@@ -57,14 +57,14 @@ func Remove(ctx context.Context, c *client.Client, o Options) (v1.OrphanList, er
 	r := &removal{Client: c, Options: o}
 	r.list = v1.OrphanList{TypeMeta: v1.Type(v1.KindOrphanList), Cluster: c.DescribeCluster(ctx, nil)}
 	var err error
-	if r.list.Orphans, err = r.ask(ctx, cloudprogram.OrphanQuestion{}); err != nil {
+	if r.list.Orphans, err = r.askProvider(ctx, cloudprogram.OrphanQuestion{}); err != nil {
 		return r.list, err
 	}
-	if err := r.refuse(); err != nil || o.DryRun {
+	if err := r.checkRemovable(); err != nil || o.DryRun {
 		return r.list, err
 	}
 	o.Show(r.list)
-	what := english.Count(len(r.of(v1.OrphanFound)), "cloud object")
+	what := english.Count(len(r.indexesInState(v1.OrphanFound)), "cloud object")
 	if err := c.Approve(o.Yes, fmt.Sprintf("remove %s of %s", what, client.NameForApproval(r.list.Cluster))); err != nil {
 		return r.list, err
 	}
@@ -77,8 +77,8 @@ func Remove(ctx context.Context, c *client.Client, o Options) (v1.OrphanList, er
 	return r.list, err
 }
 
-// of are the indexes of the objects in a state: load balancers first, as others go with them.
-func (r *removal) of(state v1.OrphanState) (at []int) {
+// indexesInState are the indexes of the objects in a state: load balancers first, as others go with them.
+func (r *removal) indexesInState(state v1.OrphanState) (at []int) {
 	order := func(i int) int {
 		return strings.Index("load balancer,floating IP,security group", r.list.Orphans[i].Kind)
 	}
@@ -91,16 +91,16 @@ func (r *removal) of(state v1.OrphanState) (at []int) {
 	return at
 }
 
-func (r *removal) refuse() error {
-	if bad := r.of(v1.OrphanRefused); len(bad) > 0 {
+func (r *removal) checkRemovable() error {
+	if bad := r.indexesInState(v1.OrphanRefused); len(bad) > 0 {
 		var all []error
 		for _, i := range bad {
-			all = append(all, fmt.Errorf("%s: %s", describe(r.list.Orphans[i]), r.list.Orphans[i].Reason))
+			all = append(all, fmt.Errorf("%s: %s", describeOrphan(r.list.Orphans[i]), r.list.Orphans[i].Reason))
 		}
 		return exitcode.With(exitcode.Error, "nothing is removed, since %s %s refused: leave out what is not meant\n%w",
 			english.Count(len(bad), "object"), english.Word(len(bad), "is", "are"), errors.Join(all...))
 	}
-	missing := r.of(v1.OrphanMissing)
+	missing := r.indexesInState(v1.OrphanMissing)
 	if len(missing) < len(r.list.Orphans) && !r.DryRun {
 		return nil
 	}
@@ -110,19 +110,19 @@ func (r *removal) refuse() error {
 // errMissing names the objects that did not exist when the command started; nil for none.
 func (r *removal) errMissing() error {
 	var all []error
-	for _, i := range r.of(v1.OrphanMissing) {
+	for _, i := range r.indexesInState(v1.OrphanMissing) {
 		all = append(all, fmt.Errorf("%s: %s", r.list.Orphans[i].ID, r.list.Orphans[i].Reason))
 	}
 	return errors.Join(all...)
 }
 
 func (r *removal) removeAll(ctx context.Context) error {
-	for _, i := range r.of(v1.OrphanFound) {
+	for _, i := range r.indexesInState(v1.OrphanFound) {
 		if err := r.remove(ctx, &r.list.Orphans[i]); err != nil {
 			return err
 		}
 		r.list.Changed = true
-		r.Narrate("%s is removed", describe(r.list.Orphans[i]))
+		r.Narrate("%s is removed", describeOrphan(r.list.Orphans[i]))
 		for _, part := range r.list.Orphans[i].Stays {
 			r.Narrate("  %s %s (%s) stays: %s", part.Kind, part.Name, part.ID, part.Reason)
 		}
@@ -139,7 +139,7 @@ func (r *removal) remove(ctx context.Context, o *v1.Orphan) error {
 	}
 	goes, stays, last := o.Goes, o.Stays, ""
 	for {
-		now, err := r.ask(ctx, q)
+		now, err := r.askProvider(ctx, q)
 		reason := ""
 		switch {
 		case err != nil && (last == "" || ctx.Err() != nil):
@@ -156,11 +156,11 @@ func (r *removal) remove(ctx context.Context, o *v1.Orphan) error {
 		case v1.OrphanRemoved:
 			return nil
 		case v1.OrphanRefused:
-			return exitcode.With(exitcode.Error, "%s is not removed any more: %s", describe(*o), reason)
+			return exitcode.With(exitcode.Error, "%s is not removed any more: %s", describeOrphan(*o), reason)
 		case v1.OrphanFound, v1.OrphanPending, v1.OrphanMissing: // it is looked at again
 		}
 		if reason != last {
-			r.Narrate("waiting for %s: %s", describe(*o), reason)
+			r.Narrate("waiting for %s: %s", describeOrphan(*o), reason)
 			last = reason
 		}
 		if err := r.wait(ctx); err != nil {
@@ -202,20 +202,20 @@ func (r *removal) unfinished(ctx context.Context, o v1.Orphan, err error) error 
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return exitcode.With(exitcode.Timeout, "%s is not removed after %s: %s\n%s", describe(o), r.Timeout, o.Reason, next)
+		return exitcode.With(exitcode.Timeout, "%s is not removed after %s: %s\n%s", describeOrphan(o), r.Timeout, o.Reason, next)
 	}
-	return fmt.Errorf("removing %s: %w\n%s", describe(o), err, next)
+	return fmt.Errorf("removing %s: %w\n%s", describeOrphan(o), err, next)
 }
 
-func describe(o v1.Orphan) string {
+func describeOrphan(o v1.Orphan) string {
 	if o.Name == "" {
 		return strings.TrimSpace(o.Kind + " " + o.ID)
 	}
 	return fmt.Sprintf("%s %s (%s)", o.Kind, o.Name, o.ID)
 }
 
-// ask asks the provider's program, with what the cluster has now.
-func (r *removal) ask(ctx context.Context, q cloudprogram.OrphanQuestion) ([]v1.Orphan, error) {
+// askProvider asks the provider's program, with what the cluster has now.
+func (r *removal) askProvider(ctx context.Context, q cloudprogram.OrphanQuestion) ([]v1.Orphan, error) {
 	q.IDs, q.AssumeOwned = r.IDs, r.AssumeOwned
 	var nodes []v1.Node
 	listNodes := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -50,8 +50,8 @@ func (s *Selection) Rows(all []fleet.Object, by labels.Selector) []v1.FleetClust
 	return fleet.Select(rows, s.Providers, s.Names)
 }
 
-// missing says which of the names that were given are none.
-func (s *Selection) missing(rows []v1.FleetCluster) error {
+// checkNames says which of the names that were given are none.
+func (s *Selection) checkNames(rows []v1.FleetCluster) error {
 	var out []string
 	for _, name := range s.Names {
 		if !slices.ContainsFunc(rows, func(r v1.FleetCluster) bool { return r.Name == name }) {
@@ -101,7 +101,7 @@ func ReadFleet(
 		return nil, nil, nil, fmt.Errorf("reading the fleet: %w", err)
 	}
 	rows = s.Rows(objects, by)
-	return rows, objects, notRead, s.missing(rows)
+	return rows, objects, notRead, s.checkNames(rows)
 }
 
 // ServerTime is the time that ages are measured by: that of the API server.

@@ -78,7 +78,7 @@ func (r *rolloutWatch) update(ctx context.Context, f *roster.Following) (bool, e
 	r.last = n
 	r.printChanges(rows, n, now)
 	if n.Finished {
-		return true, r.end(n)
+		return true, r.reportOutcome(n)
 	}
 	for _, m := range n.Start {
 		if ctx.Err() != nil {
@@ -108,7 +108,7 @@ func (r *rolloutWatch) start(ctx context.Context, all []fleet.Object, m v1.Fleet
 			r.started[key] = fleet.Start{At: now}
 			r.narrate(now, key, "started")
 		case ctx.Err() != nil:
-		case final(err):
+		case isPermanent(err):
 			r.started[key] = fleet.Start{At: now, Error: "starting it was refused: " + mask.Error(err)}
 		default:
 			if r.tries[key]++; r.tries[key] >= maxTries {
@@ -191,8 +191,8 @@ func (r *rolloutWatch) waveOf(key fleet.Key) int {
 	return 0
 }
 
-// end says what the rollout came to.
-func (r *rolloutWatch) end(n fleet.Next) error {
+// reportOutcome says what the rollout came to.
+func (r *rolloutWatch) reportOutcome(n fleet.Next) error {
 	for _, l := range n.Left {
 		r.c.Narrate("passed over: %s: %s", fleet.Key{Group: l.Group, Name: l.Name}, l.Reason)
 	}
@@ -234,8 +234,8 @@ func (r *rolloutWatch) stoppedCode(n fleet.Next) int {
 // then.
 const maxTries = 10
 
-// final reports whether trying again is of no use: the API server has understood the write and refused it.
-func final(err error) bool {
+// isPermanent reports whether trying again is of no use: the API server has understood the write and refused it.
+func isPermanent(err error) bool {
 	return !objects.IsStale(err) &&
 		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 			apierrors.IsUnauthorized(err))

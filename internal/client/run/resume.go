@@ -26,7 +26,7 @@ import (
 
 func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o ApplyOptions) error {
 	doc := j.Doc()
-	if o.File != "" && !samePlan(o.File, doc.Plan) {
+	if o.File != "" && !holdsPlan(o.File, doc.Plan) {
 		return exitcode.With(
 			exitcode.Error,
 			"migration %s was begun and is not finished: run transplant apply without a plan to go on with it, or transplant rollback",
@@ -367,10 +367,10 @@ func (o *ApplyOptions) mayBegin(c *client.Client, p *v1.Plan) error {
 // JournalUnseen says why a journal's plan is asked about its variables.
 const JournalUnseen = "the plan in the journal was not approved on this machine"
 
-// samePlan reports whether a file holds the plan that a migration was begun with, wherever it says to stop: the journal
-// keeps the whole. What the two accept may differ. The apply that started it may have accepted more, and no check runs
-// when it is continued.
-func samePlan(path string, begun v1.Plan) bool {
+// holdsPlan reports whether a file holds the plan that a migration was begun with, wherever it says to stop: the
+// journal keeps the whole. What the two accept may differ. The apply that started it may have accepted more, and no
+// check runs when it is continued.
+func holdsPlan(path string, begun v1.Plan) bool {
 	p, err := client.ReadPlan(path)
 	if err != nil {
 		return false // it is of no use here, whatever is wrong with it

@@ -19,7 +19,7 @@ func ApplyArguments(command, args []string, edits []v1.Edit) (newCommand, newArg
 		return applyWrapped(command, args, w, edits)
 	}
 	l := argumentLists{all: slices.Concat(command, args), border: len(command)}
-	if err := l.refuse(); err != nil {
+	if err := l.checkProgram(); err != nil {
 		return nil, nil, err
 	}
 	for _, e := range edits {
@@ -50,7 +50,7 @@ type argumentLists struct {
 	border int
 }
 
-func (l *argumentLists) refuse() error {
+func (l *argumentLists) checkProgram() error {
 	if err := RefuseShell(l.all); err != nil {
 		return err
 	}

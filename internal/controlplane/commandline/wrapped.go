@@ -41,14 +41,14 @@ func unwrap(command []string) *wrapped {
 		case i+1 < len(command):
 			w.at, f.Value = i+1, command[i+1]
 		}
-		if w.read(f.Value) {
+		if w.readCommand(f.Value) {
 			return w
 		}
 	}
 	return nil
 }
 
-func (w *wrapped) read(text string) bool {
+func (w *wrapped) readCommand(text string) bool {
 	if json.Unmarshal([]byte(text), &w.fields) != nil || json.Unmarshal(w.fields["command"], &w.command) != nil ||
 		w.command == "" {
 		return false

@@ -220,7 +220,7 @@ func readEnvironment(data []byte, used []string) (*environment, error) {
 	}
 	slices.SortStableFunc(
 		e.variables,
-		func(a, b variable) int { return cmp.Compare(rank(a.name, used), rank(b.name, used)) },
+		func(a, b variable) int { return cmp.Compare(variableRank(a.name, used), variableRank(b.name, used)) },
 	)
 	return e, nil
 }
@@ -234,8 +234,8 @@ func holdsFlags(name string, used []string) bool {
 	return kubeletVariable.MatchString(name)
 }
 
-// rank is where a variable stands on the kubelet's command line.
-func rank(name string, used []string) int {
+// variableRank is where a variable stands on the kubelet's command line.
+func variableRank(name string, used []string) int {
 	if len(used) > 0 {
 		return slices.Index(used, name)
 	}

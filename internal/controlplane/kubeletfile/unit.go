@@ -84,7 +84,7 @@ func kubeletUnitFile(data []byte, used ...string) (*systemdunit.Unit, error) {
 		slices.Sorted(maps.Keys(u.Variables)),
 		func(name string) bool { return !holdsFlags(name, used) },
 	)
-	slices.SortStableFunc(names, func(a, b string) int { return rank(a, used) - rank(b, used) })
+	slices.SortStableFunc(names, func(a, b string) int { return variableRank(a, used) - variableRank(b, used) })
 	command := "[Service]\nExecStart=kubelet"
 	for _, name := range names {
 		command += " $" + name

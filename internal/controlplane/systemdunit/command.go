@@ -51,7 +51,7 @@ func (u *Unit) ReadCommand() error {
 	if err := u.readStart(starts[0]); err != nil {
 		return fmt.Errorf("%s line %d: ExecStart=: %w", starts[0].file, starts[0].line, err)
 	}
-	return u.refuse()
+	return u.checkProgram()
 }
 
 // ReadVariables collects the environment: files win over settings, and later ones over earlier ones.
@@ -220,8 +220,8 @@ func (u *Unit) expandBraces(text string) (string, error) {
 	}
 }
 
-// refuse returns an error when what is started is not the component itself.
-func (u *Unit) refuse() error {
+// checkProgram returns an error when what is started is not the component itself.
+func (u *Unit) checkProgram() error {
 	args := u.Command()
 	if err := commandline.RefuseShell(args); err != nil {
 		return u.wrapped(err)
@@ -310,8 +310,8 @@ func (u *Unit) Data(path string) []byte { return slices.Clone(u.Contents[path]) 
 // EnvNames are the names of the variables that the unit sets, sorted. Their values may be secret and are not returned.
 func (u *Unit) EnvNames() []string { return slices.Sorted(maps.Keys(u.Variables)) }
 
-// packaged are the directories whose files belong to packages.
-func packaged(file string) bool {
+// isPackaged are the directories whose files belong to packages.
+func isPackaged(file string) bool {
 	return strings.HasPrefix(file, "/usr/lib/") || strings.HasPrefix(file, "/lib/")
 }
 
@@ -322,7 +322,7 @@ func (u *Unit) Home() string {
 	if file := sources["cloud-provider"]; file != "" {
 		return file
 	}
-	if a, ok := u.Variables[KubeadmVariable]; ok && u.reads(KubeadmVariable) {
+	if a, ok := u.Variables[KubeadmVariable]; ok && u.usesVariable(KubeadmVariable) {
 		return a.file
 	}
 	count := map[string]int{}
@@ -331,15 +331,15 @@ func (u *Unit) Home() string {
 	}
 	best := u.Arguments[0].File
 	for _, file := range slices.Sorted(maps.Keys(count)) {
-		if packaged(best) && !packaged(file) || packaged(best) == packaged(file) && count[file] > count[best] {
+		if isPackaged(best) && !isPackaged(file) || isPackaged(best) == isPackaged(file) && count[file] > count[best] {
 			best = file
 		}
 	}
 	return best
 }
 
-// reads reports whether ExecStart= has a variable standing alone.
-func (u *Unit) reads(name string) bool {
+// usesVariable reports whether ExecStart= has a variable standing alone.
+func (u *Unit) usesVariable(name string) bool {
 	for _, s := range u.Settings("ExecStart") {
 		if words, err := SplitValue(s.Value); err == nil &&
 			slices.ContainsFunc(words, func(w unitWord) bool { return TextOf(w.Letters) == "$"+name }) {
@@ -355,7 +355,7 @@ func (u *Unit) Remarks() []string {
 	for _, s := range slices.Compact(slices.Sorted(slices.Values(u.specifiers))) {
 		out = append(out, fmt.Sprintf("a flag holds %s, which systemd replaces", s))
 	}
-	if home := u.Home(); packaged(home) {
+	if home := u.Home(); isPackaged(home) {
 		out = append(out, home+" belongs to a package, whose next upgrade puts the flags back")
 	}
 	return append(out, RepeatedFlags(u.Command())...)

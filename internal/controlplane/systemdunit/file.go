@@ -24,7 +24,7 @@ func ReadUnitFile(data []byte) []Setting {
 	var out []Setting
 	section := ""
 	for at, number := 0, 1; at < len(data); {
-		letters, next, lines := joined(data, at)
+		letters, next, lines := joinLines(data, at)
 		line := number
 		at, number = next, number+lines
 		letters = trimLetters(letters)
@@ -47,14 +47,14 @@ func ReadUnitFile(data []byte) []Setting {
 	return out
 }
 
-// joined is a line with those that it goes on in, where the next one begins, and how many lines of the file it is.
-func joined(data []byte, at int) (letters []textedit.Letter, next, lines int) {
+// joinLines is a line with those that it goes on in, where the next one begins, and how many lines of the file it is.
+func joinLines(data []byte, at int) (letters []textedit.Letter, next, lines int) {
 	for at < len(data) {
 		start := at
 		end, after := lineEnd(data, start)
 		lines++
 		at = after
-		if comment(data[start:end]) {
+		if isComment(data[start:end]) {
 			if len(letters) == 0 {
 				return nil, at, lines
 			}
@@ -92,7 +92,7 @@ func goesOn(line []byte) bool {
 	return escaped
 }
 
-func comment(line []byte) bool {
+func isComment(line []byte) bool {
 	line = bytes.TrimLeft(line, " \t")
 	return len(line) > 0 && (line[0] == '#' || line[0] == ';')
 }
@@ -233,7 +233,7 @@ func ReadEnvironmentFile(data []byte) []assignment {
 		}
 		end, next := lineEnd(data, start)
 		equal := bytes.IndexByte(data[start:end], '=')
-		if start >= len(data) || comment(data[start:end]) || equal < 0 {
+		if start >= len(data) || isComment(data[start:end]) || equal < 0 {
 			at = max(next, start+1)
 			continue
 		}
@@ -259,7 +259,7 @@ func environmentValue(data []byte, at int) valueReader {
 	if at < len(data) && (data[at] == '"' || data[at] == '\'') {
 		r.begin++
 	}
-	for r.at < len(data) && !r.step() { //nolint:revive // the step is the loop
+	for r.at < len(data) && !r.readCharacter() { //nolint:revive // the step is the loop
 	}
 	return r
 }
@@ -277,8 +277,8 @@ type valueReader struct {
 	bare bool
 }
 
-// step reads one character, and reports whether the value has ended with it.
-func (r *valueReader) step() (ended bool) {
+// readCharacter reads one character, and reports whether the value has ended with it.
+func (r *valueReader) readCharacter() (ended bool) {
 	c := r.data[r.at]
 	r.at++
 	switch {

@@ -72,8 +72,8 @@ type write struct {
 	before, after *kubermatic.Cluster // before is nil for a new object
 }
 
-// read translates a request; false when it is about nothing that has rules, such as a status or a deletion.
-func read(r *admissionv1.AdmissionRequest) (write, bool, error) {
+// decodeRequest translates a request; false when it is about nothing that has rules, such as a status or a deletion.
+func decodeRequest(r *admissionv1.AdmissionRequest) (write, bool, error) {
 	group := r.Resource.Group
 	if r.Resource.Resource != "clusters" || r.SubResource != "" ||
 		group != kubermatic.GroupName && group != kubermatic.LegacyGroupName {
@@ -102,7 +102,7 @@ func read(r *admissionv1.AdmissionRequest) (write, bool, error) {
 // Mutate answers what is added to a Cluster.
 func (w *Webhooks) Mutate(ctx context.Context, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	out := &admissionv1.AdmissionResponse{Allowed: true}
-	in, ruled, err := read(r)
+	in, ruled, err := decodeRequest(r)
 	if !ruled || err != nil {
 		return out // the schema refuses what cannot be read, in its own words
 	}
@@ -129,24 +129,24 @@ func (w *Webhooks) Mutate(ctx context.Context, r *admissionv1.AdmissionRequest) 
 
 // Validate answers whether a Cluster is refused.
 func (w *Webhooks) Validate(ctx context.Context, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	in, ruled, err := read(r)
+	in, ruled, err := decodeRequest(r)
 	switch {
 	case !ruled:
 		return &admissionv1.AdmissionResponse{Allowed: true}
 	case err != nil:
-		return w.refuse(
+		return w.denyRequest(
 			r,
 			field.ErrorList{field.Invalid(field.NewPath("spec"), "<not shown>", "cannot be read as a Cluster")},
 		)
 	}
 	facts, warnings := w.facts(ctx, in, true)
 	if refusals := rules.Judge(in.before, in.after, facts); len(refusals) > 0 {
-		return w.refuse(r, refusals)
+		return w.denyRequest(r, refusals)
 	}
 	return &admissionv1.AdmissionResponse{Allowed: true, Warnings: warnings}
 }
 
-func (w *Webhooks) refuse(r *admissionv1.AdmissionRequest, why field.ErrorList) *admissionv1.AdmissionResponse {
+func (w *Webhooks) denyRequest(r *admissionv1.AdmissionRequest, why field.ErrorList) *admissionv1.AdmissionResponse {
 	status := apierrors.NewInvalid(schema.GroupKind{Group: r.Kind.Group, Kind: r.Kind.Kind}, r.Name, why).Status()
 	w.options.Log.V(1).
 		Info(

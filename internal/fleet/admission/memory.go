@@ -42,8 +42,8 @@ type tooLargeError int
 
 func (e tooLargeError) Error() string { return fmt.Sprintf("refused with status %d", int(e)) }
 
-// take counts bytes, and is an error where there are too many of all reviews.
-func (s *share) take(bytes int64) error {
+// reserveMemory counts bytes, and is an error where there are too many of all reviews.
+func (s *share) reserveMemory(bytes int64) error {
 	s.held += bytes
 	if s.of.held.Add(bytes) > s.of.most {
 		return tooLargeError(http.StatusServiceUnavailable)
@@ -51,7 +51,7 @@ func (s *share) take(bytes int64) error {
 	return nil
 }
 
-func (s *share) free() { s.of.held.Add(-s.held) }
+func (s *share) releaseMemory() { s.of.held.Add(-s.held) }
 
 // counted is a body whose bytes are counted as they come.
 type counted struct {
@@ -61,7 +61,7 @@ type counted struct {
 
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
-	if over := c.share.take(int64(n)); over != nil {
+	if over := c.share.reserveMemory(int64(n)); over != nil {
 		return n, over
 	}
 	return n, err
@@ -74,7 +74,7 @@ func (s *share) decode(body io.Reader) (*admissionv1.AdmissionReview, error) {
 		return nil, err
 	}
 	var out admissionv1.AdmissionReview
-	if err := s.weigh(data, reflect.TypeFor[admissionv1.AdmissionReview]()); err != nil {
+	if err := s.reserveDocument(data, reflect.TypeFor[admissionv1.AdmissionReview]()); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(data, &out); err != nil || out.Request == nil {
@@ -83,7 +83,7 @@ func (s *share) decode(body io.Reader) (*admissionv1.AdmissionReview, error) {
 	for _, raw := range [][]byte{out.Request.Object.Raw, out.Request.OldObject.Raw} {
 		// as a Cluster for the rules, and as it is for a patch
 		for _, as := range []reflect.Type{reflect.TypeFor[kubermatic.Cluster](), reflect.TypeFor[any]()} {
-			if err := s.weigh(raw, as); err != nil {
+			if err := s.reserveDocument(raw, as); err != nil {
 				return nil, err
 			}
 		}
@@ -91,8 +91,8 @@ func (s *share) decode(body io.Reader) (*admissionv1.AdmissionReview, error) {
 	return &out, nil
 }
 
-// weigh takes what a document will take, and its bytes, which are kept besides.
-func (s *share) weigh(data []byte, into reflect.Type) error {
+// reserveDocument takes what a document will take, and its bytes, which are kept besides.
+func (s *share) reserveDocument(data []byte, into reflect.Type) error {
 	weight, err := jsonweight.Of(data, into, maxMemory)
 	if _, heavy := errors.AsType[*jsonweight.TooHeavyError](err); heavy {
 		return tooLargeError(http.StatusRequestEntityTooLarge)
@@ -100,5 +100,5 @@ func (s *share) weigh(data []byte, into reflect.Type) error {
 	if err != nil {
 		return err
 	}
-	return s.take(int64(len(data)) + weight)
+	return s.reserveMemory(int64(len(data)) + weight)
 }

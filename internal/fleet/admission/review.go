@@ -39,7 +39,7 @@ func (m *reviewMemory) review(answer reviewer) http.Handler {
 // take its time to read.
 func (m *reviewMemory) reply(ctx context.Context, body io.Reader, answer reviewer) ([]byte, error) {
 	taken := &share{of: m}
-	defer taken.free()
+	defer taken.releaseMemory()
 	in, err := taken.decode(body)
 	switch {
 	case err != nil:

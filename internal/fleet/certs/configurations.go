@@ -43,7 +43,7 @@ func (m *Manager) configurations(ctx context.Context) ([]configuration, error) {
 
 func (m *Manager) mutating(ctx context.Context, name string) (configuration, error) {
 	api := m.options.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	return read(
+	return readConfiguration(
 		ctx,
 		"MutatingWebhookConfiguration",
 		name,
@@ -59,7 +59,7 @@ func (m *Manager) mutating(ctx context.Context, name string) (configuration, err
 
 func (m *Manager) validating(ctx context.Context, name string) (configuration, error) {
 	api := m.options.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	return read(
+	return readConfiguration(
 		ctx,
 		"ValidatingWebhookConfiguration",
 		name,
@@ -86,7 +86,7 @@ type client[T metav1.Object] interface {
 	) (T, error)
 }
 
-func read[T metav1.Object](
+func readConfiguration[T metav1.Object](
 	ctx context.Context,
 	kind, name string,
 	api client[T],

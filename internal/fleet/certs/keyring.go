@@ -60,7 +60,7 @@ func (k keyring) step(now time.Time, p policy) (keyring, bool, error) {
 		}
 		k, changed = keyring{bundle: []*x509.Certificate{authority}, authority: key}, true
 	}
-	if due(k.bundle[0], now) {
+	if needsRenewal(k.bundle[0], now) {
 		authority, key, err := newAuthority(now, p.authority)
 		if err != nil {
 			return k, false, err
@@ -77,7 +77,7 @@ func (k keyring) step(now time.Time, p policy) (keyring, bool, error) {
 	) {
 		k.bundle, changed = valid, true
 	}
-	if k.leafIsFine(now, p) {
+	if k.canKeepLeaf(now, p) {
 		return k, changed, nil
 	}
 	p.hosts = k.together(now, p.hosts)
@@ -93,7 +93,7 @@ const maxHosts = 50
 // certificate, and would otherwise replace it in turns. Names of replicas that are gone are forgotten when a
 // certificate is renewed for its age.
 func (k keyring) together(now time.Time, hosts []string) []string {
-	if k.leaf.Leaf == nil || due(k.leaf.Leaf, now) {
+	if k.leaf.Leaf == nil || needsRenewal(k.leaf.Leaf, now) {
 		return hosts
 	}
 	out := slices.Clone(hosts)
@@ -119,13 +119,13 @@ func canonical(host string) string {
 	return host
 }
 
-// due reports whether two thirds of a certificate's life are over.
-func due(c *x509.Certificate, now time.Time) bool {
+// needsRenewal reports whether two thirds of a certificate's life are over.
+func needsRenewal(c *x509.Certificate, now time.Time) bool {
 	return now.After(c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3))
 }
 
-// leafIsFine reports whether what is served may go on being served.
-func (k keyring) leafIsFine(now time.Time, p policy) bool {
+// canKeepLeaf reports whether what is served may go on being served.
+func (k keyring) canKeepLeaf(now time.Time, p policy) bool {
 	leaf := k.leaf.Leaf
 	if leaf == nil || !now.Before(leaf.NotAfter) || !covers(leaf, p.hosts) {
 		return false
@@ -135,7 +135,7 @@ func (k keyring) leafIsFine(now time.Time, p policy) bool {
 		return false
 	}
 	if signedAlready := signer == 0; signedAlready {
-		return !due(leaf, now)
+		return !needsRenewal(leaf, now)
 	}
 	spread := k.bundle[0].NotBefore.Add(skew(p.authority) + p.overlap)
 	return now.Before(spread) && spread.Before(leaf.NotAfter)
@@ -263,8 +263,8 @@ func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// parse reads a Secret. What is not whole is an error, which never quotes what was read.
-func parse(data map[string][]byte) (keyring, error) {
+// parseKeyring reads a Secret. What is not whole is an error, which never quotes what was read.
+func parseKeyring(data map[string][]byte) (keyring, error) {
 	var k keyring
 	for rest := data[keyBundle]; ; {
 		var block *pem.Block

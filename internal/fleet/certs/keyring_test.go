@@ -130,7 +130,7 @@ func TestASecretIsReadAsItWasWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := parse(data)
+	read, err := parseKeyring(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestABrokenSecretIsToldApartWithoutQuotingIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := maps.Clone(good)
 			edit(data)
-			_, err := parse(data)
+			_, err := parseKeyring(data)
 			if err == nil {
 				t.Fatal("it was taken")
 			}

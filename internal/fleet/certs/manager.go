@@ -187,7 +187,7 @@ func (m *Manager) agree(ctx context.Context) (keyring, error) {
 		ring = *held // it was deleted: what the API server trusts already is better than something new
 	case missing:
 	default:
-		if ring, err = parse(secret.Data); err != nil {
+		if ring, err = parseKeyring(secret.Data); err != nil {
 			m.options.Log.Info("The secret of the webhooks is made again", "secret", m.options.Secret, "why", mask.Error(err))
 		}
 	}

@@ -52,7 +52,7 @@ func secretOf(t *testing.T, server *apitest.Server) keyring {
 	if !server.Get(t, secretPath, &secret) {
 		t.Fatal("the secret is gone")
 	}
-	k, err := parse(secret.Data)
+	k, err := parseKeyring(secret.Data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func keep[T any](g *gatherer, all *[]T, one T) error {
 	return nil
 }
 
-func (g *gatherer) unknown(what string, err error) {
+func (g *gatherer) recordUnknown(what string, err error) {
 	if err != nil {
 		g.facts.Unknown = append(g.facts.Unknown, cut(fmt.Sprintf("listing %s: %v", what, err), maxError))
 	}
@@ -138,7 +138,7 @@ func (g *gatherer) machines(ctx context.Context) {
 			absent++
 			continue
 		}
-		g.unknown(r.resource.Resource, err)
+		g.recordUnknown(r.resource.Resource, err)
 	}
 	switch absent {
 	case 0:
@@ -154,7 +154,7 @@ func (g *gatherer) machines(ctx context.Context) {
 
 func (g *gatherer) nodes(ctx context.Context) {
 	csi := map[string]csiNode{}
-	g.unknown("csinodes", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	g.recordUnknown("csinodes", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return g.kube.StorageV1().CSINodes().List(ctx, o)
 	}, func(o runtime.Object) error {
 		c, ok := o.(*storagev1.CSINode)
@@ -183,10 +183,10 @@ func (g *gatherer) nodes(ctx context.Context) {
 		return nil
 	})
 	if err != nil {
-		g.unknown("nodes", err)
+		g.recordUnknown("nodes", err)
 		return
 	}
-	g.unknown("volumeattachments", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	g.recordUnknown("volumeattachments", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return g.kube.StorageV1().VolumeAttachments().List(ctx, o)
 	}, func(o runtime.Object) error {
 		a, ok := o.(*storagev1.VolumeAttachment)
@@ -315,7 +315,7 @@ func controllerOf(u *unstructured.Unstructured, kind string) string {
 	return ""
 }
 
-func text(u *unstructured.Unstructured, path ...string) string {
+func fieldText(u *unstructured.Unstructured, path ...string) string {
 	s, _, _ := unstructured.NestedString(u.Object, path...)
 	return cut(s, maxText)
 }
@@ -352,10 +352,10 @@ func machineOf(u *unstructured.Unstructured) Machine {
 			"MachineSet",
 		),
 		External:   cut(u.GetAnnotations()[AnnotationExternal], maxText),
-		ProviderID: text(u, "spec", "providerID"),
-		NodeName:   text(u, "status", "nodeRef", "name"),
-		NodeUID:    text(u, "status", "nodeRef", "uid"),
-		Error:      strings.Trim(text(u, "status", "errorReason")+": "+message(u), ": "),
+		ProviderID: fieldText(u, "spec", "providerID"),
+		NodeName:   fieldText(u, "status", "nodeRef", "name"),
+		NodeUID:    fieldText(u, "status", "nodeRef", "uid"),
+		Error:      strings.Trim(fieldText(u, "status", "errorReason")+": "+message(u), ": "),
 	}
 }
 
@@ -407,7 +407,7 @@ func DeploymentOf(u *unstructured.Unstructured) Deployment {
 			"maxUnavailable",
 		),
 		MaxSurge:     intOrPercent(u, "spec", "strategy", "rollingUpdate", "maxSurge"),
-		ForceRestart: text(u, "spec", "template", "metadata", "annotations", kubermatic.ForceRestart),
+		ForceRestart: fieldText(u, "spec", "template", "metadata", "annotations", kubermatic.ForceRestart),
 	}
 }
 

@@ -128,7 +128,7 @@ func (p *place) md() Deployment {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if text(u, "spec", "template", "spec", "unknown") != "kept" || text(u, "spec", "template", "metadata", "annotations", "kept") != "yes" {
+	if fieldText(u, "spec", "template", "spec", "unknown") != "kept" || fieldText(u, "spec", "template", "metadata", "annotations", "kept") != "yes" {
 		p.t.Errorf("what nobody asked to change was changed: %v", u.Object["spec"])
 	}
 	return DeploymentOf(u)

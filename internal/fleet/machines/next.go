@@ -136,7 +136,7 @@ func (n *next) step() Step {
 		return n.stop(*s)
 	}
 	for _, d := range n.restarting() {
-		if !n.landed(d) {
+		if !n.isRestartApplied(d) {
 			return Step{
 				Record:  n.record,
 				Rolling: true,
@@ -145,7 +145,7 @@ func (n *next) step() Step {
 				Waiting: "the restart of MachineDeployment " + d.Name + " has to show",
 			}
 		}
-		if !n.finished(d) {
+		if !n.isDeploymentDone(d) {
 			s := n.state(d)
 			out := n.wait(
 				"MachineDeployment %s is being restarted: %d of %d machines run external",
@@ -199,7 +199,7 @@ func (n *next) progress() {
 		if figure != b.Progress {
 			b.Progress, b.Moved = figure, n.now()
 		}
-		b.Finished = b.Finished || n.landed(d) && n.finished(d)
+		b.Finished = b.Finished || n.isRestartApplied(d) && n.isDeploymentDone(d)
 		n.record.Began[key(d)] = b
 	}
 }
@@ -217,23 +217,23 @@ func (n *next) isFinished() bool {
 
 func (n *next) now() time.Time { return n.Time.UTC().Truncate(time.Second) }
 
-// landed reports whether a restart is in the template, or was overtaken by another later change.
-func (n *next) landed(d Deployment) bool {
+// isRestartApplied reports whether a restart is in the template, or was overtaken by another later change.
+func (n *next) isRestartApplied(d Deployment) bool {
 	b := n.record.Began[key(d)]
 	s := n.newestOf[d.UID]
-	return d.ForceRestart == b.Value || s != nil && !s.Created.Before(b.At) && !n.oldTemplate(d)
+	return d.ForceRestart == b.Value || s != nil && !s.Created.Before(b.At) && !n.hasOldTemplate(d)
 }
 
-func (n *next) finished(d Deployment) bool {
-	return n.state(d).Settled && !n.stale(d)
+func (n *next) isDeploymentDone(d Deployment) bool {
+	return n.state(d).Settled && !n.needsRestart(d)
 }
 
-// stale reports whether a MachineDeployment has machines that are not external, or will make some. Its template is then
-// older than the change, and its machines do not show otherwise. That the change was noticed late must not replace
-// machines that are external already.
-func (n *next) stale(d Deployment) bool {
+// needsRestart reports whether a MachineDeployment has machines that are not external, or will make some. Its template
+// is then older than the change, and its machines do not show otherwise. That the change was noticed late must not
+// replace machines that are external already.
+func (n *next) needsRestart(d Deployment) bool {
 	s := n.state(d)
-	return s.Done < s.Machines || s.Machines == 0 && n.oldTemplate(d)
+	return s.Done < s.Machines || s.Machines == 0 && n.hasOldTemplate(d)
 }
 
 // startRestart starts the next MachineDeployment that may be.
@@ -242,7 +242,7 @@ func (n *next) startRestart() Step {
 	if err != nil {
 		return n.wait("%v", err)
 	}
-	missing := n.missing()
+	missing := n.missingMachines()
 	for _, d := range n.candidates() {
 		cost := unavailable(d)
 		switch s := n.state(d); {
@@ -308,7 +308,7 @@ func (n *next) restart(d Deployment) Step {
 func (n *next) candidates() []Deployment {
 	var out []Deployment
 	for _, d := range n.Deployments {
-		if _, begun := n.record.Began[key(d)]; !begun && !d.Deleting && n.oldTemplate(d) && n.stale(d) {
+		if _, begun := n.record.Began[key(d)]; !begun && !d.Deleting && n.hasOldTemplate(d) && n.needsRestart(d) {
 			out = append(out, d)
 		}
 	}
@@ -321,9 +321,9 @@ func (n *next) candidates() []Deployment {
 	return out
 }
 
-// missing is how many machines of MachineDeployments do not work now. One MachineDeployment's surplus does not make up
-// for another's lack.
-func (n *next) missing() int {
+// missingMachines is how many machines of MachineDeployments do not work now. One MachineDeployment's surplus does not
+// make up for another's lack.
+func (n *next) missingMachines() int {
 	works := map[string]int{}
 	for _, m := range n.o.Machines {
 		switch m.Reason {

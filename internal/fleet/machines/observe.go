@@ -44,7 +44,7 @@ const soon = time.Hour
 // proof is what the node itself shows.
 func proof(n Node, r Record) Evidence {
 	switch {
-	case r.registeredTainted(n.UID):
+	case r.wasRegisteredTainted(n.UID):
 		return EvidenceTaint
 	case n.ProviderIDBy == kubeletManager:
 		return EvidenceInTree
@@ -197,7 +197,7 @@ func Observe(f Facts) Observation {
 			o.Wanted += d.Replicas
 		}
 	}
-	setsDone := w.freeSets(&o)
+	setsDone := w.countStandaloneSets(&o)
 	o.count()
 	o.warn(f)
 	settled := !slices.ContainsFunc(o.Deployments, func(d DeploymentState) bool { return !d.Settled })
@@ -266,7 +266,7 @@ func newLiveObjects(f Facts) *liveObjects {
 	for i := range f.Sets {
 		s := &f.Sets[i]
 		w.setByUID[s.UID] = s
-		if s.Owner != "" && newer(s, w.newestOf[s.Owner]) {
+		if s.Owner != "" && isNewerSet(s, w.newestOf[s.Owner]) {
 			w.newestOf[s.Owner] = s
 		}
 	}
@@ -279,8 +279,8 @@ func newLiveObjects(f Facts) *liveObjects {
 	return w
 }
 
-// newer tells which of two MachineSets stands for the newer template.
-func newer(s, than *MachineSet) bool {
+// isNewerSet tells which of two MachineSets stands for the newer template.
+func isNewerSet(s, than *MachineSet) bool {
 	if than == nil || s.Revision != than.Revision {
 		return than == nil || s.Revision > than.Revision
 	}
@@ -350,7 +350,7 @@ func (w *liveObjects) machine(m Machine) MachineState {
 	if n != nil {
 		s.Node = n.Name
 		s.Evidence = proof(*n, w.Record)
-		if s.Evidence == EvidenceNone && w.circumstance(m, *n) {
+		if s.Evidence == EvidenceNone && w.isPresumedExternal(m, *n) {
 			s.Evidence = EvidenceCircumstance
 		}
 	}
@@ -425,24 +425,24 @@ func (w *liveObjects) against(m Machine, n Node, e Evidence) (Reason, string) {
 		return InTree, "its kubelet runs an in-tree provider"
 	case w.Record.ExternalSince == nil || n.Created.Before(*w.Record.ExternalSince):
 		return OlderThanChange, "its node is older than the change of machine-controller"
-	case m.Created.Before(*w.Record.ExternalSince) || w.oldUserdata(m):
+	case m.Created.Before(*w.Record.ExternalSince) || w.hasOldUserdata(m):
 		return OldUserdata, "it was made from userdata older than the change of operating-system-manager: change the MachineDeployment's template"
 	default:
 		return AnnotationMissing, "nothing shows that its kubelet is external, and its annotation does not say so"
 	}
 }
 
-// circumstance reports whether everything around a node says that it is external. It is asked only when the node itself
-// says nothing.
-func (w *liveObjects) circumstance(m Machine, n Node) bool {
+// isPresumedExternal reports whether everything around a node says that it is external. It is asked only when the node
+// itself says nothing.
+func (w *liveObjects) isPresumedExternal(m Machine, n Node) bool {
 	since := w.Record.ExternalSince
 	return since != nil && m.External == "true" && !n.Created.Before(*since) && !m.Created.Before(*since) &&
-		!w.oldUserdata(m)
+		!w.hasOldUserdata(m)
 }
 
-// oldUserdata reports whether a machine was made by a MachineSet of before the change: userdata is rendered for a
+// hasOldUserdata reports whether a machine was made by a MachineSet of before the change: userdata is rendered for a
 // revision of the MachineDeployment once.
-func (w *liveObjects) oldUserdata(m Machine) bool {
+func (w *liveObjects) hasOldUserdata(m Machine) bool {
 	s := w.setByUID[m.Owner]
 	return s != nil && w.Record.ExternalSince != nil && s.Created.Before(*w.Record.ExternalSince)
 }

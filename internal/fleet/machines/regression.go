@@ -12,7 +12,7 @@ func (n *next) stopped() (Step, bool) {
 		return Step{}, false
 	}
 	d := n.alive[s.Deployment]
-	if d == nil || s.Released || n.mended(*s, *d) {
+	if d == nil || s.Released || n.isRepaired(*s, *d) {
 		return n.goOn(d)
 	}
 	out := Step{
@@ -52,9 +52,9 @@ func (n *next) goOn(d *Deployment) (Step, bool) {
 	return Step{}, false
 }
 
-// repaired reports whether what stopped the restart is over by itself: the machine came after all, or the rollout
+// isRepaired reports whether what stopped the restart is over by itself: the machine came after all, or the rollout
 // moved.
-func (n *next) mended(s Stopped, d Deployment) bool {
+func (n *next) isRepaired(s Stopped, d Deployment) bool {
 	if s.Machine == "" {
 		return n.record.Began[key(d)].Moved.After(s.At)
 	}
@@ -91,14 +91,14 @@ func (n *next) regression() *Stopped {
 	for _, d := range n.restarting() {
 		set := n.newestOf[d.UID]
 		for _, m := range n.machinesOf[d.UID] {
-			if set == nil || m.Owner != set.UID || !m.Deleting.IsZero() || n.oldTemplate(d) {
+			if set == nil || m.Owner != set.UID || !m.Deleting.IsZero() || n.hasOldTemplate(d) {
 				continue
 			}
 			if why := n.wrong(m, states[m.Namespace+"/"+m.Name], n.record.Began[key(d)]); why != "" {
 				return &Stopped{Deployment: key(d), Machine: m.Name, Reason: "new machine " + m.Name + " " + why, At: n.now()}
 			}
 		}
-		if b := n.record.Began[key(d)]; !n.finished(d) && n.Time.Sub(b.Moved) > n.timeout {
+		if b := n.record.Began[key(d)]; !n.isDeploymentDone(d) && n.Time.Sub(b.Moved) > n.timeout {
 			return &Stopped{Deployment: key(d), Reason: n.stall(d, states, b), At: n.now()}
 		}
 	}

@@ -81,11 +81,11 @@ func (r Restarter) Pass(ctx context.Context) (Pass, error) {
 	if _, err := r.Store.Save(ctx, after, f.Record, version); err != nil {
 		return p, err
 	}
-	p.Did, err = r.do(ctx, s)
+	p.Did, err = r.applyStep(ctx, s)
 	return p, err
 }
 
-func (r Restarter) do(ctx context.Context, s Step) (string, error) {
+func (r Restarter) applyStep(ctx context.Context, s Step) (string, error) {
 	switch {
 	case s.Pause != nil:
 		return "paused MachineDeployment " + s.Pause.Name + ": " + s.Stopped.Reason, r.patch(ctx, *s.Pause, `"paused":true`)
@@ -141,7 +141,7 @@ func (w *liveObjects) deployment(d Deployment, has counts) DeploymentState {
 	s := DeploymentState{Namespace: d.Namespace, Name: d.Name, Wanted: d.Replicas, Machines: has.machines, Done: has.done}
 	s.Reason, s.Message = w.unsettled(d, s)
 	s.Settled = s.Reason == ""
-	if s.Settled && d.Replicas == 0 && w.oldTemplate(d) {
+	if s.Settled && d.Replicas == 0 && w.hasOldTemplate(d) {
 		s.Reason = OldTemplate
 		s.Message = "wants no machine now; those that it makes one day would start from userdata of before the change: change its template first"
 	}
@@ -186,15 +186,15 @@ func because(d Deployment, r Reason) Reason {
 	return r
 }
 
-// oldTemplate reports whether the machines that a MachineDeployment makes next start from userdata of before the
+// hasOldTemplate reports whether the machines that a MachineDeployment makes next start from userdata of before the
 // change.
-func (w *liveObjects) oldTemplate(d Deployment) bool {
+func (w *liveObjects) hasOldTemplate(d Deployment) bool {
 	s, since := w.newestOf[d.UID], w.Record.ExternalSince
 	return s != nil && since != nil && s.Created.Before(*since)
 }
 
-// freeSets counts the MachineSets that no MachineDeployment owns, and reports whether each has its machines.
-func (w *liveObjects) freeSets(o *Observation) bool {
+// countStandaloneSets counts the MachineSets that no MachineDeployment owns, and reports whether each has its machines.
+func (w *liveObjects) countStandaloneSets(o *Observation) bool {
 	done := true
 	alive := map[string]int{} // by the uid of the MachineSet
 	for _, m := range w.Machines {

@@ -38,7 +38,7 @@ type Sighting struct {
 	Tainted bool `json:"tainted,omitempty"`
 }
 
-func (r Record) registeredTainted(uid string) bool { return r.Nodes[uid].Tainted }
+func (r Record) wasRegisteredTainted(uid string) bool { return r.Nodes[uid].Tainted }
 
 // See notes the nodes that are there, forgets those that are not, and reports whether that changed anything. Nodes that
 // could not be listed must not be passed as none.

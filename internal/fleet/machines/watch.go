@@ -62,7 +62,7 @@ func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interfa
 	changed() // what came between the last look and now
 	ends := make(chan error, len(open))
 	for _, w := range open {
-		go func() { ends <- w.follow(ctx, changed) }()
+		go func() { ends <- w.watchChanges(ctx, changed) }()
 	}
 	first := <-ends
 	cancel(nil)
@@ -118,8 +118,8 @@ type watched struct {
 	news     func(watch.Event) (bool, error)
 }
 
-// follow tells of what is news. A panic is its error: what a user cluster sends must not end the operator of all.
-func (w watched) follow(ctx context.Context, changed func()) (err error) {
+// watchChanges tells of what is news. A panic is its error: what a user cluster sends must not end the operator of all.
+func (w watched) watchChanges(ctx context.Context, changed func()) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("watching %s: panic: %v\n%s", w.resource, value, debug.Stack())

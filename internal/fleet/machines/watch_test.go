@@ -174,7 +174,7 @@ func TestAWatchThatTellsOfMoreNodesThanThereCanBeEnds(t *testing.T) {
 	events := watch.NewFake()
 	ended := make(chan error, 1)
 	w := watched{Interface: events, resource: "nodes", news: seen.differ}
-	go func() { ended <- w.follow(t.Context(), func() {}) }()
+	go func() { ended <- w.watchChanges(t.Context(), func() {}) }()
 	told.UID = "one more"
 	events.Add(told)
 	if err := <-ended; err == nil || err.Error() != "watching nodes: there are more than 10000" {

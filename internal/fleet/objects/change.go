@@ -136,7 +136,7 @@ func (c *Change) MainPatch() ([]byte, error) {
 	if c.spec != nil {
 		patch["spec"] = c.spec
 	}
-	return encode(patch)
+	return encodePatch(patch)
 }
 
 // StatusPatch is the merge patch of the object's status; nil when nothing of it changes. When the object itself is
@@ -145,7 +145,7 @@ func (c *Change) StatusPatch() ([]byte, error) {
 	if c.status == nil {
 		return nil, nil
 	}
-	return encode(map[string]any{"metadata": c.metadata(), "status": c.status})
+	return encodePatch(map[string]any{"metadata": c.metadata(), "status": c.status})
 }
 
 func (c *Change) metadata() map[string]any {
@@ -159,7 +159,7 @@ func (c *Change) metadata() map[string]any {
 	return out
 }
 
-func encode(patch map[string]any) ([]byte, error) {
+func encodePatch(patch map[string]any) ([]byte, error) {
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return nil, fmt.Errorf("encoding patch: %w", err)

@@ -89,7 +89,7 @@ func TestAClusterThatSaysNoVersionIsAskedForIt(t *testing.T) {
 func TestDisksBearTheNameOfTheirCluster(t *testing.T) {
 	h := HostedParts{Hosted: &Hosted{}}
 	c := &kubermaticv1.Cluster{Spec: kubermaticv1.ClusterSpec{Cloud: kubermaticv1.CloudSpec{ProviderName: "aws"}}}
-	p, err := h.of(t.Context(), Target{Name: "x7k2p", Namespace: "cluster-x7k2p", Cluster: c}, userclusters.Clients{}, 26)
+	p, err := h.clusterParts(t.Context(), Target{Name: "x7k2p", Namespace: "cluster-x7k2p", Cluster: c}, userclusters.Clients{}, 26)
 	if err != nil || p.ClusterName != "x7k2p" || p.Provider != "aws" || !p.CSI {
 		t.Errorf("the parts are %+v, %v", p, err)
 	}

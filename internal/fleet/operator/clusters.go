@@ -97,7 +97,7 @@ func (c *clusters) discover(ctx context.Context) {
 			problems = append(problems, fmt.Errorf("asking the seed whether it serves %s: %w", group, err))
 			continue
 		}
-		c.keep(ctx, group, there && c.unusable[group] == "")
+		c.syncSource(ctx, group, there && c.unusable[group] == "")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,8 +145,8 @@ func (c *clusters) served(ctx context.Context, group string) (bool, error) {
 	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "clusters" }), nil
 }
 
-// keep starts or ends the cache of a group.
-func (c *clusters) keep(ctx context.Context, group string, served bool) {
+// syncSource starts or ends the cache of a group.
+func (c *clusters) syncSource(ctx context.Context, group string, served bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.sources[group]
@@ -293,7 +293,7 @@ func (c *clusters) namespaces() ([]string, bool) {
 
 // List implements web.Clusters: all of them, and whether the caches are complete.
 func (c *clusters) List() ([]view.Object, bool) {
-	complete := c.ready() == nil
+	complete := c.checkCaches() == nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []view.Object
@@ -321,8 +321,8 @@ func (c *clusters) Changed(ctx context.Context) <-chan struct{} {
 	return l
 }
 
-// ready tells why the caches are not complete.
-func (c *clusters) ready() error {
+// checkCaches tells why the caches are not complete.
+func (c *clusters) checkCaches() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -404,7 +404,7 @@ func (w *watches) stopAll() {
 	}
 }
 
-func (w *watches) end(name string) {
+func (w *watches) endWatch(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.active[name]()
@@ -422,13 +422,13 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 		return
 	}
 	op.jobs.start(t.Name, "watch", func() {
-		defer op.watches.end(t.Name)
+		defer op.watches.endWatch(t.Name)
 		wait := op.Limits.Retry
 		for ctx.Err() == nil {
 			err := op.jobs.guard(t.Name, "watch", func() error {
 				return machines.Watch(ctx, t, func() { op.machinesChanged(t) })
 			})
-			op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { r.watched = false })
+			op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.watched = false })
 			if err == nil {
 				wait = op.Limits.Retry
 			} else if ctx.Err() == nil {
@@ -451,7 +451,7 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 // told.
 func (op *Operator) machinesChanged(t Target) {
 	news := false
-	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
+	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		news = !r.watched || !r.changed.After(r.looked)
 		r.watched = true
 		if news {

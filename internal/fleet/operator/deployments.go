@@ -88,7 +88,7 @@ func (d *deployments) run(ctx context.Context) {
 	d.mu.Unlock()
 	for {
 		wait := sweep
-		if !d.sweep() { //nolint:contextcheck // the caches end with the operator and not with a caller
+		if !d.syncNamespaces() { //nolint:contextcheck // the caches end with the operator and not with a caller
 			wait = 10 * time.Millisecond
 		}
 		select {
@@ -103,12 +103,12 @@ func (d *deployments) run(ctx context.Context) {
 	}
 }
 
-// sweep follows the namespaces of clusters that came, and gives up those of clusters that went. It reports whether all
-// clusters are known.
-func (d *deployments) sweep() bool {
+// syncNamespaces follows the namespaces of clusters that came, and gives up those of clusters that went. It reports
+// whether all clusters are known.
+func (d *deployments) syncNamespaces() bool {
 	wanted, all := d.wanted()
 	for _, namespace := range wanted {
-		d.follow(namespace)
+		d.ensureCache(namespace)
 	}
 	if !all {
 		return false
@@ -125,8 +125,8 @@ func (d *deployments) sweep() bool {
 	return true
 }
 
-// follow returns the cache of a namespace, and begins it if there is none; nil while no cache runs.
-func (d *deployments) follow(namespace string) *space {
+// ensureCache returns the cache of a namespace, and begins it if there is none; nil while no cache runs.
+func (d *deployments) ensureCache(namespace string) *space {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s, ok := d.spaces[namespace]; ok || d.ctx == nil || d.ctx.Err() != nil {
@@ -151,7 +151,7 @@ func (d *deployments) newSpace(namespace string) *space {
 	s := &space{}
 	client := d.kube.AppsV1().Deployments(namespace)
 	heard := func(err error) {
-		if s.hear(err) {
+		if s.recordRefusal(err) {
 			d.changed(namespace)
 		}
 	}
@@ -185,7 +185,7 @@ func (d *deployments) newSpace(namespace string) *space {
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { d.changed(namespace) },
 			UpdateFunc: func(was, is any) {
-				if moved(was.(*appsv1.Deployment), is.(*appsv1.Deployment)) {
+				if hasRelevantChange(was.(*appsv1.Deployment), is.(*appsv1.Deployment)) {
 					d.changed(namespace)
 				}
 			},
@@ -195,8 +195,8 @@ func (d *deployments) newSpace(namespace string) *space {
 	return s
 }
 
-// hear notes whether the seed has refused to show the namespace, and reports whether that is news.
-func (s *space) hear(err error) bool {
+// recordRefusal notes whether the seed has refused to show the namespace, and reports whether that is news.
+func (s *space) recordRefusal(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.refused != nil
@@ -226,8 +226,8 @@ func (s *space) isRefused() bool {
 	return s.refused != nil
 }
 
-// synced reports whether every namespace of a cluster was read or refused.
-func (d *deployments) synced() bool {
+// hasSynced reports whether every namespace of a cluster was read or refused.
+func (d *deployments) hasSynced() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.spaces {
@@ -240,7 +240,7 @@ func (d *deployments) synced() bool {
 
 // plane is what the cache knows of a control plane.
 func (d *deployments) plane(namespace string) state.Plane {
-	s := d.follow(namespace)
+	s := d.ensureCache(namespace)
 	if s == nil {
 		return state.Plane{}
 	}
@@ -353,8 +353,8 @@ func concerns(o any) bool {
 	return ok && (d.Name == apiserver || d.Name == controllerManager || isForeign(d))
 }
 
-// moved reports whether something changed which decisions depend on.
-func moved(was, is *appsv1.Deployment) bool {
+// hasRelevantChange reports whether something changed which decisions depend on.
+func hasRelevantChange(was, is *appsv1.Deployment) bool {
 	return ptr.Deref(was.Spec.Replicas, 1) != ptr.Deref(is.Spec.Replicas, 1) ||
 		was.Annotations[inTreeProvider] != is.Annotations[inTreeProvider] ||
 		isForeign(was) != isForeign(is) ||

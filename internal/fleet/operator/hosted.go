@@ -39,8 +39,8 @@ var _ Parts = HostedParts{}
 // known: then nothing is begun for a Cluster that names the datacenter. A nil Datacenter knows of none.
 type Datacenter func(ctx context.Context, name string) (*rules.Datacenter, error)
 
-// of returns what the seed says of the datacenter of a Cluster.
-func (d Datacenter) of(ctx context.Context, c *kubermaticv1.Cluster) (*rules.Datacenter, error) {
+// readFor returns what the seed says of the datacenter of a Cluster.
+func (d Datacenter) readFor(ctx context.Context, c *kubermaticv1.Cluster) (*rules.Datacenter, error) {
 	name := c.Spec.Cloud.DatacenterName
 	if d == nil || name == "" {
 		return nil, nil
@@ -69,7 +69,7 @@ func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	if err := h.renewToken(ctx, t, user); err != nil {
 		return PartsSeen{}, err
 	}
-	wanted, err := h.of(ctx, t, user, minor)
+	wanted, err := h.clusterParts(ctx, t, user, minor)
 	if err != nil {
 		return PartsSeen{}, err
 	}
@@ -98,9 +98,10 @@ func (h HostedParts) renewToken(ctx context.Context, t Target, user userclusters
 	return nil
 }
 
-// of are the parts of a cluster. Its disks bear its name, which is the one in the tags of its instances and security
-// groups, too.
-func (h HostedParts) of(ctx context.Context, t Target, user userclusters.Clients, minor int) (parts.Parts, error) {
+// clusterParts are the parts of a cluster. Its disks bear its name, which is the one in the tags of its instances and
+// security groups, too.
+func (h HostedParts) clusterParts(ctx context.Context, t Target, user userclusters.Clients,
+	minor int) (parts.Parts, error) {
 	driver, err := h.wantsDriver(ctx, t.Cluster)
 	return parts.Parts{
 		Name: t.Name, Namespace: t.Namespace, Seed: parts.Clients(h.Hosted.Seed), User: parts.Clients(user),
@@ -112,7 +113,7 @@ func (h HostedParts) wantsDriver(ctx context.Context, c *kubermaticv1.Cluster) (
 	if c.Spec.CSIDriverDisabled() { // the seeds are not asked for what the cluster says itself
 		return false, nil
 	}
-	d, err := h.Datacenter.of(ctx, c)
+	d, err := h.Datacenter.readFor(ctx, c)
 	return err == nil && rules.DriverWanted(c, d), err
 }
 
@@ -239,7 +240,7 @@ var (
 
 // IsUnjudged implements Unjudging.
 func (f FleetRules) IsUnjudged(ctx context.Context, c *kubermaticv1.Cluster) bool {
-	_, err := f.Datacenter.of(ctx, c)
+	_, err := f.Datacenter.readFor(ctx, c)
 	return err != nil
 }
 
@@ -278,7 +279,7 @@ func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cl
 }
 
 func (f FleetRules) facts(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) (rules.Facts, error) {
-	dc, err := f.Datacenter.of(ctx, c)
+	dc, err := f.Datacenter.readFor(ctx, c)
 	return rules.Facts{VSphereCSI: f.VSphereCSI, RunsInTree: inTree, Driver: parts.Known, Datacenter: dc}, err
 }
 

@@ -45,7 +45,7 @@ var _ hosted.Ledger = planLedger{}
 
 // Note implements hosted.Ledger.
 func (l planLedger) Note(ctx context.Context, part hosted.Part, p *v1.Plan) error {
-	return l.change(ctx, func(begun map[string]string) {
+	return l.updateCondition(ctx, func(begun map[string]string) {
 		begun[string(part)] = entryOf(p)
 		if part == hosted.Handover {
 			delete(begun, backKey)
@@ -58,7 +58,7 @@ const backKey = "back"
 
 // NoteBack implements hosted.Ledger.
 func (l planLedger) NoteBack(ctx context.Context, p *v1.Plan) error {
-	return l.change(ctx, func(begun map[string]string) { begun[backKey] = entryOf(p) })
+	return l.updateCondition(ctx, func(begun map[string]string) { begun[backKey] = entryOf(p) })
 }
 
 // HasBack implements hosted.Ledger.
@@ -72,7 +72,7 @@ func (l planLedger) HasBack(ctx context.Context, p *v1.Plan) (bool, error) {
 
 // Forget implements hosted.Ledger.
 func (l planLedger) Forget(ctx context.Context, part hosted.Part) error {
-	return l.change(ctx, func(begun map[string]string) {
+	return l.updateCondition(ctx, func(begun map[string]string) {
 		delete(begun, string(part))
 		if part == hosted.Handover {
 			delete(begun, backKey)
@@ -120,8 +120,8 @@ func (l planLedger) read(ctx context.Context) (*kubermaticv1.Cluster, error) {
 	return c, err
 }
 
-// change writes the condition. Only the run of the cluster writes it, and that holds the lock.
-func (l planLedger) change(ctx context.Context, do func(begun map[string]string)) error {
+// updateCondition writes the condition. Only the run of the cluster writes it, and that holds the lock.
+func (l planLedger) updateCondition(ctx context.Context, do func(begun map[string]string)) error {
 	c, err := l.read(ctx)
 	if err != nil {
 		return err
@@ -322,9 +322,9 @@ func (w written) wrote(group, over string, now *kubermaticv1.Cluster) {
 
 func newStateCache() *stateCache { return &stateCache{records: map[string]*clusterState{}} }
 
-// of calls f with the record of a cluster, which is empty for one that was not known, or that was deleted and made
-// again.
-func (m *stateCache) of(name string, uid types.UID, f func(*clusterState)) {
+// withState calls f with the record of a cluster, which is empty for one that was not known, or that was deleted and
+// made again.
+func (m *stateCache) withState(name string, uid types.UID, f func(*clusterState)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.records[name]
@@ -338,8 +338,8 @@ func (m *stateCache) of(name string, uid types.UID, f func(*clusterState)) {
 	f(r)
 }
 
-// known calls f with the record of a cluster, if there is one of this object.
-func (m *stateCache) known(name string, uid types.UID, f func(*clusterState)) {
+// withKnownState calls f with the record of a cluster, if there is one of this object.
+func (m *stateCache) withKnownState(name string, uid types.UID, f func(*clusterState)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.records[name]; r != nil && r.uid == uid {
@@ -358,9 +358,9 @@ func (m *stateCache) forget(name string) {
 // long without one, it counts again.
 const maxRestarting = 6 * time.Hour
 
-// restart gives a cluster one of the places for restarts of MachineDeployments, until a look finds that none is under
-// way there.
-func (m *stateCache) restart(name string, limit int) bool {
+// claimRestartSlot gives a cluster one of the places for restarts of MachineDeployments, until a look finds that none
+// is under way there.
+func (m *stateCache) claimRestartSlot(name string, limit int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
@@ -479,7 +479,10 @@ func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) 
 		return false, fmt.Errorf("writing conditions: %w", err)
 	}
 	op.Metrics.wrote()
-	op.memory.of(o.Cluster.Name, "", func(r *clusterState) { r.written.wrote(o.Group, o.Cluster.ResourceVersion, now) })
+	op.memory.withState(o.Cluster.Name, "", func(r *clusterState) {
+		r.written.wrote(o.Group,
+			o.Cluster.ResourceVersion, now)
+	})
 	return true, nil
 }
 

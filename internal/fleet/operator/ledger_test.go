@@ -339,13 +339,13 @@ func TestAPasswordInTheMiddleOfACutIsNotKept(t *testing.T) {
 // TestARestartThatALeaderFindsTakesAPlace: it was begun by the leader before, so that nobody has asked this one for a place.
 func TestARestartThatALeaderFindsTakesAPlace(t *testing.T) {
 	m := newStateCache()
-	m.of("a", "", func(r *clusterState) { r.restarting.found(true) })
-	m.of("b", "", func(*clusterState) {})
-	if m.restart("b", 1) {
+	m.withState("a", "", func(r *clusterState) { r.restarting.found(true) })
+	m.withState("b", "", func(*clusterState) {})
+	if m.claimRestartSlot("b", 1) {
 		t.Error("two clusters have the one place")
 	}
-	m.of("a", "", func(r *clusterState) { r.restarting.found(false) })
-	if !m.restart("b", 1) {
+	m.withState("a", "", func(r *clusterState) { r.restarting.found(false) })
+	if !m.claimRestartSlot("b", 1) {
 		t.Error("a place that is free is not given")
 	}
 }

@@ -61,7 +61,7 @@ func New(o Options) (*Operator, error) {
 	op.queue = workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute),
 	)
-	op.clusters = newClusters(&o, op.changed)
+	op.clusters = newClusters(&o, op.enqueueCluster)
 	op.jobs = jobs{Options: &op.Options, clusters: op.clusters, queue: op.queue}
 	op.looks = looks{&op.Options, &op.jobs, op.memory, newLookLimiter(o.Looks)}
 	op.deployments = newDeployments(o.Kube, op.changedIn, op.clusters.namespaces)
@@ -94,7 +94,7 @@ func (op *Operator) Lead(ctx context.Context) {
 		defer release()
 		acting = bound
 	}
-	for !op.synced() {
+	for !op.hasSynced() {
 		select {
 		case <-ctx.Done():
 			return
@@ -124,7 +124,7 @@ func (op *Operator) work(ctx, acting context.Context, worker int) {
 		begun := time.Now()
 		op.pulse.markBusy(worker, begun)
 		err := op.jobs.guard(name, "decision", func() error { return op.reconcile(acting, name) })
-		op.pulse.end(worker)
+		op.pulse.markIdle(worker)
 		op.Metrics.reconciled(time.Since(begun), err)
 		if err != nil && ctx.Err() == nil {
 			op.Log.Error(err, "A cluster could not be reconciled and is tried again", "cluster", name)
@@ -156,7 +156,7 @@ func (op *Operator) wakeNext() {
 	}
 }
 
-func (op *Operator) changed(name string) {
+func (op *Operator) enqueueCluster(name string) {
 	if op.leading.Load() {
 		op.queue.Add(name)
 	}
@@ -171,14 +171,14 @@ func (op *Operator) changedIn(namespace string) {
 	}
 }
 
-func (op *Operator) synced() bool { return op.Ready() == nil }
+func (op *Operator) hasSynced() bool { return op.Ready() == nil }
 
 // Ready tells why this operator could not do its work: a cache is not complete, or the seed does not serve Clusters.
 func (op *Operator) Ready() error {
-	if err := op.clusters.ready(); err != nil {
+	if err := op.clusters.checkCaches(); err != nil {
 		return err
 	}
-	if !op.deployments.synced() {
+	if !op.deployments.hasSynced() {
 		return errors.New("the caches of Deployments are not complete")
 	}
 	return nil
@@ -208,7 +208,7 @@ func (op *Operator) Groups(name string) (found []string, complete bool) {
 	for _, o := range op.clusters.get(name) {
 		found = append(found, o.Group)
 	}
-	return found, op.clusters.ready() == nil
+	return found, op.clusters.checkCaches() == nil
 }
 
 // Refusals are the sentences of the rules that keep a cluster from being migrated, judged as it would be with the
@@ -234,7 +234,7 @@ func (p *heartbeat) markBusy(worker int, at time.Time) {
 	p.busy[worker] = at
 }
 
-func (p *heartbeat) end(worker int) {
+func (p *heartbeat) markIdle(worker int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.busy, worker)

@@ -617,7 +617,7 @@ func TestAWorkerThatHangsFailsTheHealthOfTheProcess(t *testing.T) {
 		if w.Alive() == nil {
 			t.Error("a worker that is stuck is not noticed")
 		}
-		w.pulse.end(0)
+		w.pulse.markIdle(0)
 	})
 }
 

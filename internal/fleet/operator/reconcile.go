@@ -25,7 +25,7 @@ const behind = time.Second
 func (op *Operator) reconcile(ctx context.Context, name string) error {
 	found := op.clusters.get(name)
 	if len(found) == 0 {
-		op.gone(name)
+		op.forgetCluster(name)
 		return nil
 	}
 	op.latest(found)
@@ -44,7 +44,7 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 		}
 		seen := op.observe(ctx, found, o, o.Group == main.Group)
 		d := state.Decide(seen, op.Limits)
-		if o.Group == main.Group && op.unclaimed(o, d) {
+		if o.Group == main.Group && op.isUnclaimed(o, d) {
 			return op.claim(ctx, o)
 		}
 		written, err := op.write(ctx, o, d)
@@ -82,7 +82,7 @@ func (op *Operator) isAnothers(main view.Object) bool {
 	if by := c.Annotations[kubermaticv1.AnnotationOperator]; op.Installation != "" && by != op.Installation {
 		holder = by
 	}
-	op.memory.of(c.Name, "", func(r *clusterState) { news, r.holder = r.holder != holder, holder })
+	op.memory.withState(c.Name, "", func(r *clusterState) { news, r.holder = r.holder != holder, holder })
 	if holder == "" {
 		return false
 	}
@@ -97,12 +97,12 @@ func (op *Operator) isAnothers(main view.Object) bool {
 			kubermaticv1.AnnotationOperator,
 		)
 	}
-	op.drop(c.Name)
+	op.stopCluster(c.Name)
 	return true
 }
 
-// unclaimed reports whether a cluster is to be migrated and has no operator yet.
-func (op *Operator) unclaimed(o view.Object, d state.Decision) bool {
+// isUnclaimed reports whether a cluster is to be migrated and has no operator yet.
+func (op *Operator) isUnclaimed(o view.Object, d state.Decision) bool {
 	return op.Installation != "" && o.Cluster.Annotations[kubermaticv1.AnnotationOperator] == "" &&
 		d.Phase != kubermaticv1.PhaseNotNeeded && d.Phase != kubermaticv1.PhaseCompleted
 }
@@ -124,7 +124,10 @@ func (op *Operator) claim(ctx context.Context, o view.Object) error {
 	case err != nil:
 		return fmt.Errorf("claiming the cluster: %w", err)
 	}
-	op.memory.of(o.Cluster.Name, "", func(r *clusterState) { r.written.wrote(o.Group, o.Cluster.ResourceVersion, now) })
+	op.memory.withState(o.Cluster.Name, "", func(r *clusterState) {
+		r.written.wrote(o.Group,
+			o.Cluster.ResourceVersion, now)
+	})
 	op.queue.Add(o.Cluster.Name)
 	return nil
 }
@@ -132,7 +135,8 @@ func (op *Operator) claim(ctx context.Context, o view.Object) error {
 // latest puts what was last written in the place of what the cache still shows.
 func (op *Operator) latest(found []view.Object) {
 	for i, o := range found {
-		op.memory.of(o.Cluster.Name, "", func(r *clusterState) { found[i].Cluster = r.written.latest(o.Group, o.Cluster) })
+		op.memory.withState(o.Cluster.Name, "",
+			func(r *clusterState) { found[i].Cluster = r.written.latest(o.Group, o.Cluster) })
 	}
 }
 
@@ -173,7 +177,7 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 		out.Journal = state.Journal{Known: true}
 		return out
 	}
-	op.memory.of(c.Name, c.UID, func(r *clusterState) {
+	op.memory.withState(c.Name, c.UID, func(r *clusterState) {
 		// what blocked it may have been repaired
 		if r.run.Outcome == state.Blocked && (c.Generation != r.generation || confirmationOf(c) != r.confirmed) {
 			r.run.Ended = time.Time{}
@@ -193,7 +197,7 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 		op.runs.stop(c.Name)
 	}
 	if w.Forget {
-		op.memory.known(c.Name, c.UID, func(r *clusterState) {
+		op.memory.withKnownState(c.Name, c.UID, func(r *clusterState) {
 			if !r.run.Active {
 				r.run = state.Run{}
 			}
@@ -223,7 +227,7 @@ func (op *Operator) startBackground(ctx context.Context, t Target, w state.Work)
 		op.watches.stop(t.Name)
 	}
 	looking := false // through the connections that would be closed
-	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { looking = r.looking })
+	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { looking = r.looking })
 	if w.Close && !looking {
 		op.Engine.Close(t)
 	}
@@ -235,14 +239,14 @@ func (op *Operator) startBackground(ctx context.Context, t Target, w state.Work)
 	}
 }
 
-// gone ends everything about a cluster that is no more.
-func (op *Operator) gone(name string) {
-	op.drop(name)
+// forgetCluster ends everything about a cluster that is no more.
+func (op *Operator) forgetCluster(name string) {
+	op.stopCluster(name)
 	op.memory.forget(name)
 }
 
-// drop ends what is under way for a cluster, and says nothing of it any longer.
-func (op *Operator) drop(name string) {
+// stopCluster ends what is under way for a cluster, and says nothing of it any longer.
+func (op *Operator) stopCluster(name string) {
 	op.runs.forgetWaiting(name)
 	op.runs.stop(name)
 	op.watches.stop(name)

@@ -74,7 +74,7 @@ func (r *runs) admit(name string, urgent bool, part state.Part, back bool) (*run
 	}
 	r.wait(name, urgent)
 	at := slices.IndexFunc(r.waiting, func(w waiter) bool { return w.name == name })
-	if at >= r.free() {
+	if at >= r.freeSlots() {
 		return nil, false
 	}
 	r.waiting = slices.Delete(r.waiting, at, at+1)
@@ -100,8 +100,8 @@ func (r *runs) wait(name string, urgent bool) {
 	r.waiting = slices.Insert(r.waiting, at, waiter{name, urgent})
 }
 
-// free is how many runs may begin now.
-func (r *runs) free() int {
+// freeSlots is how many runs may begin now.
+func (r *runs) freeSlots() int {
 	moving := 0
 	for _, a := range r.active {
 		if r.now().Sub(a.moved) < r.stall {
@@ -169,8 +169,8 @@ func (r *runs) move(name string) {
 	}
 }
 
-// end gives the place back.
-func (r *runs) end(name string) {
+// endRun gives the place back.
+func (r *runs) endRun(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.active, name)
@@ -181,7 +181,7 @@ func (r *runs) next() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []string
-	for _, w := range r.waiting[:min(len(r.waiting), r.free())] {
+	for _, w := range r.waiting[:min(len(r.waiting), r.freeSlots())] {
 		out = append(out, w.name)
 	}
 	return out

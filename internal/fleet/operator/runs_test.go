@@ -22,7 +22,7 @@ func TestPlacesAreGivenInTurnAndToThoseInTheMiddleFirst(t *testing.T) {
 	if _, ok := r.admit("halfway", true, state.Handover, false); ok {
 		t.Error("a place that is taken is given to one in the middle")
 	}
-	r.end("first")
+	r.endRun("first")
 	for _, want := range []string{"halfway", "second", "third"} {
 		if got := r.next(); !slices.Equal(got, []string{want}) {
 			t.Errorf("the next is %v, want %s", got, want)
@@ -30,7 +30,7 @@ func TestPlacesAreGivenInTurnAndToThoseInTheMiddleFirst(t *testing.T) {
 		if _, ok := r.admit(want, want == "halfway", state.Handover, false); !ok {
 			t.Fatalf("%s has no place", want)
 		}
-		r.end(want)
+		r.endRun(want)
 	}
 }
 

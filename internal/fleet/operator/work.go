@@ -132,7 +132,7 @@ func outcome(err error) (state.Outcome, string) {
 		errors.Is(err, context.Canceled),
 		errors.Is(err, election.ErrFenced):
 		return state.Interrupted, err.Error()
-	case errors.Is(err, lock.ErrLockLost), unreachable(err):
+	case errors.Is(err, lock.ErrLockLost), isUnreachable(err):
 		return state.Unreachable, err.Error()
 	case errors.As(err, &stale):
 		return state.Stale, err.Error()
@@ -144,8 +144,8 @@ func outcome(err error) (state.Outcome, string) {
 const confirmAnew = "; read it again and confirm it on the operator's page, or remove the annotation " + kubermaticv1.AnnotationPlan +
 	" from the Cluster, and the operator starts with its own plan"
 
-// unreachable tells the errors that pass when an API server answers again, or its credentials do.
-func unreachable(err error) bool {
+// isUnreachable tells the errors that pass when an API server answers again, or its credentials do.
+func isUnreachable(err error) bool {
 	var backoff *userclusters.BackoffError
 	var wire net.Error
 	if errors.As(err, &backoff) || errors.As(err, &wire) || errors.Is(err, context.DeadlineExceeded) {
@@ -182,7 +182,7 @@ func findings(e *hosted.BlockedError) string {
 // startRun starts a run of the engine, if there is a place for it.
 func (op *Operator) startRun(ctx context.Context, t Target, d state.Decision) {
 	var halfway bool
-	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
+	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		halfway = r.journal.Handover == state.Begun || r.journal.Finish == state.Begun || d.Work.Back
 	})
 	admitted, ok := op.runs.admit(t.Name, halfway, d.Work.Run, d.Work.Back)
@@ -190,7 +190,7 @@ func (op *Operator) startRun(ctx context.Context, t Target, d state.Decision) {
 		return
 	}
 	op.runs.belong(t.Name, t.Group)
-	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
+	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		r.generation, r.confirmed = t.Cluster.Generation, confirmationOf(t.Cluster)
 		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
 		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = "", 0, 0, ""
@@ -220,8 +220,8 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	}
 	journal, readErr := op.looks.journal(ctx, t)
 	op.Metrics.runEnded(r.part, r.back, result, time.Since(begun))
-	op.memory.known(t.Name, t.Cluster.UID, func(rec *clusterState) {
-		ended(&rec.run, result, message)
+	op.memory.withKnownState(t.Name, t.Cluster.UID, func(rec *clusterState) {
+		recordOutcome(&rec.run, result, message)
 		if readErr != nil {
 			rec.journal.Known, rec.journal.At = false, time.Time{}
 		} else {
@@ -229,7 +229,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 		}
 		rec.owners.At = time.Time{} // who owns the loops may have changed
 	})
-	op.runs.end(t.Name) // what is decided from here on knows how it ended
+	op.runs.endRun(t.Name) // what is decided from here on knows how it ended
 	op.Log.Info(
 		"A run has ended",
 		"cluster",
@@ -250,8 +250,8 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	op.wakeNext()
 }
 
-// ended notes how a run ended.
-func ended(r *state.Run, result state.Outcome, message string) {
+// recordOutcome notes how a run ended.
+func recordOutcome(r *state.Run, result state.Outcome, message string) {
 	r.Active, r.Step, r.Number, r.Total, r.Waiting = false, "", 0, 0, ""
 	r.Outcome, r.Message, r.Ended = result, message, time.Now()
 	switch result {
@@ -268,7 +268,7 @@ func ended(r *state.Run, result state.Outcome, message string) {
 // heard notes what the engine tells of a run.
 func (op *Operator) heard(t Target, e step.Event) {
 	news := false
-	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
+	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		if !r.run.Active {
 			return
 		}
@@ -298,7 +298,7 @@ type looks struct {
 // startLooks looks at what is due, one thing after the other, unless a look is under way.
 func (l *looks) startLooks(ctx context.Context, t Target, w state.Work) {
 	begin, failing := false, false
-	l.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
+	l.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		begin, failing = !r.looking, r.owners.Failures+r.parts.Failures+r.machines.Failures > 0
 		r.looking = true
 	})
@@ -307,7 +307,7 @@ func (l *looks) startLooks(ctx context.Context, t Target, w state.Work) {
 	}
 	l.jobs.start(t.Name, "look", func() {
 		defer l.jobs.queue.Add(t.Name)
-		defer l.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { r.looking = false })
+		defer l.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.looking = false })
 		if leave := l.limiter.enter(ctx, failing); leave != nil {
 			defer leave()
 			l.see(ctx, t, w)
@@ -318,7 +318,7 @@ func (l *looks) startLooks(ctx context.Context, t Target, w state.Work) {
 func (l *looks) see(ctx context.Context, t Target, w state.Work) {
 	if w.Journal {
 		journal, err := l.journal(ctx, t)
-		l.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
+		l.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 			if err != nil {
 				r.journal.At, r.journal.Error = time.Now(), shownError(err)
 				return
@@ -336,14 +336,14 @@ func (l *looks) see(ctx context.Context, t Target, w state.Work) {
 		l.seeMachines(ctx, t, w.Restart)
 	}
 	if w.Token {
-		l.ask(ctx, t, "token", func(ctx context.Context) error { return l.Parts.RenewToken(ctx, t) },
+		l.readAndRecord(ctx, t, "token", func(ctx context.Context) error { return l.Parts.RenewToken(ctx, t) },
 			func(r *clusterState, _ bool) *state.Seen { return &r.token })
 	}
 }
 
 func (l *looks) seeOwners(ctx context.Context, t Target) {
 	var found state.Owners
-	l.ask(ctx, t, "owners", func(ctx context.Context) (err error) {
+	l.readAndRecord(ctx, t, "owners", func(ctx context.Context) (err error) {
 		found, err = l.Engine.Owners(ctx, t)
 		found.Unsure = shownTexts(found.Unsure)
 		return err
@@ -358,7 +358,7 @@ func (l *looks) seeOwners(ctx context.Context, t Target) {
 
 func (l *looks) seeParts(ctx context.Context, t Target) {
 	var found PartsSeen
-	l.ask(ctx, t, "parts", func(ctx context.Context) (err error) {
+	l.readAndRecord(ctx, t, "parts", func(ctx context.Context) (err error) {
 		found, err = l.Parts.Ensure(ctx, t)
 		found.CSI, found.Waiting, found.Did = shownText(found.CSI), shownTexts(found.Waiting), shownTexts(found.Did)
 		return err
@@ -383,13 +383,13 @@ func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 	case !asked.Wanted:
 	case !ready:
 		asked.Hold = "the owners of the loops and the parts around machines have to be looked at before a machine is replaced"
-	case !l.memory.restart(t.Name, l.MaxParallelMachines):
+	case !l.memory.claimRestartSlot(t.Name, l.MaxParallelMachines):
 		asked.Hold = fmt.Sprintf(
 			"one of the %d places for clusters whose machines are restarted at a time (--max-parallel-machines) has to become free",
 			l.MaxParallelMachines,
 		)
 	}
-	l.memory.known(
+	l.memory.withKnownState(
 		t.Name,
 		t.Cluster.UID,
 		func(r *clusterState) { asked.Parts, asked.CCMReady = r.parts, r.owners.AllExternal() },
@@ -400,7 +400,7 @@ func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 	var found state.Machines
 	var did string
 	begun := time.Now()
-	l.ask(ctx, t, "machines", func(ctx context.Context) (err error) {
+	l.readAndRecord(ctx, t, "machines", func(ctx context.Context) (err error) {
 		found, did, err = l.Machines.Pass(ctx, t, asked)
 		found.Reasons, found.Regression, did = shownTexts(found.Reasons), shownText(found.Regression), shownText(did)
 		return err
@@ -422,9 +422,9 @@ func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 	}
 }
 
-// ask looks at one thing within its time and notes how that ended; the first of several looks that fail is logged. keep
-// takes in what a good look found.
-func (l *looks) ask(
+// readAndRecord looks at one thing within its time and notes how that ended; the first of several looks that fail is
+// logged. keep takes in what a good look found.
+func (l *looks) readAndRecord(
 	ctx context.Context,
 	t Target,
 	what string,
@@ -433,7 +433,7 @@ func (l *looks) ask(
 ) {
 	err := l.jobs.bounded(ctx, t.Name, what, look)
 	l.Metrics.looked(what, err)
-	l.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
+	l.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		seen := keep(r, err == nil)
 		note(seen, time.Now(), err)
 		if seen.Failures == 1 {
@@ -456,7 +456,7 @@ func (l *looks) journal(ctx context.Context, t Target) (state.Journal, error) {
 // annotate does what the mutating webhook has missed.
 func (op *Operator) annotate(ctx context.Context, t Target) {
 	begin := false
-	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { begin, r.annotating = !r.annotating, true })
+	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { begin, r.annotating = !r.annotating, true })
 	if !begin {
 		return
 	}
@@ -466,7 +466,7 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 			written, err = op.Rules.Repair(ctx, t.Group, t.Cluster)
 			return err
 		})
-		op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { r.annotating = false })
+		op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.annotating = false })
 		if err != nil {
 			op.Log.Error(err, "The annotations of a cluster could not be written", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)
@@ -483,7 +483,10 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 // cluster is another one.
 func (op *Operator) unconfirm(ctx context.Context, t Target) {
 	begin := false
-	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { begin, r.unconfirming = !r.unconfirming, true })
+	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+		begin,
+			r.unconfirming = !r.unconfirming, true
+	})
 	if !begin {
 		return
 	}
@@ -497,7 +500,7 @@ func (op *Operator) unconfirm(ctx context.Context, t Target) {
 				Apply(ctx, op.Dynamic, fieldManager)
 			return err
 		})
-		op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { r.unconfirming = false })
+		op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.unconfirming = false })
 		if err != nil && !objects.IsStale(err) {
 			op.Log.Error(err, "The annotation of a plan that was begun could not be taken off", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)

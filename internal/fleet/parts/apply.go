@@ -25,7 +25,7 @@ import (
 func (p Parts) drivers(ctx context.Context, r *Result) error {
 	if !p.CSI {
 		r.CSIReady = true
-		r.note("no CSI driver is wanted (spec.disableCsiDriver)")
+		r.addCSIMessage("no CSI driver is wanted (spec.disableCsiDriver)")
 		return nil
 	}
 	list := driversOf[p.Provider]
@@ -42,13 +42,13 @@ func (p Parts) drivers(ctx context.Context, r *Result) error {
 		}
 		if why != "" {
 			r.wait("CSI driver %s: %s", d.name, why)
-			r.note("%s: %s", d.name, why)
+			r.addCSIMessage("%s: %s", d.name, why)
 		}
 		ready = ready && why == "" && err == nil
 	}
 	r.CSIReady = ready
 	if ready && r.CSIMessage == "" {
-		r.note("the controller and the node part of the CSI driver run")
+		r.addCSIMessage("the controller and the node part of the CSI driver run")
 	}
 	return errors.Join(errs...)
 }
@@ -266,7 +266,7 @@ func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
 			if !ok || !runs(o, known) {
 				return nil
 			}
-			part, ready := "controller", available(o, "availableReplicas")
+			part, ready := "controller", isAvailable(o, "availableReplicas")
 			if kind == "daemonsets" {
 				part, ready = "node part", true // CSINode says for each machine whether it runs there
 			}
@@ -298,7 +298,7 @@ func runs(o *unstructured.Unstructured, d csidriver.Driver) bool {
 	})
 }
 
-func available(o *unstructured.Unstructured, path string) bool {
+func isAvailable(o *unstructured.Unstructured, path string) bool {
 	n, _, _ := unstructured.NestedInt64(o.Object, "status", path)
 	if n == 0 {
 		n, _, _ = unstructured.NestedInt64(o.Object, "status", "readyReplicas")

@@ -178,7 +178,7 @@ func unready(d *unstructured.Unstructured) string {
 	case number(0, "status", "observedGeneration") < d.GetGeneration():
 		return "was changed and not looked at yet"
 	case updated < wanted || all > updated || available < wanted:
-		if stuck(d) {
+		if isStuck(d) {
 			return fmt.Sprintf(
 				"does not roll out: %d of %d pods are new and %d are available (ProgressDeadlineExceeded)",
 				updated,
@@ -191,7 +191,7 @@ func unready(d *unstructured.Unstructured) string {
 	return ""
 }
 
-func stuck(d *unstructured.Unstructured) bool {
+func isStuck(d *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(c any) bool {
 		m, ok := c.(map[string]any)

@@ -73,8 +73,8 @@ func field(name, path string) corev1.EnvVar {
 
 func value(name, v string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: v} }
 
-// named narrows a rule to objects of these names.
-func named(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
+// restrictToNames narrows a rule to objects of these names.
+func restrictToNames(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
 	r.ResourceNames = names
 	return r
 }
@@ -374,7 +374,7 @@ var vsphere = driver{
 			[]string{"create", "get", "list", "watch", "update", "delete"},
 		),
 		rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, []string{"create"}),
-		named(rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, []string{"get", "update"}),
+		restrictToNames(rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, []string{"get", "update"}),
 			"triggercsifullsyncs.cns.vmware.com", "cnsvspherevolumemigrations.cns.vmware.com", "cnsvolumeinfoes.cns.vmware.com",
 			"cnsvolumeoperationrequests.cns.vmware.com", "csinodetopologies.cns.vmware.com"),
 	},

@@ -123,7 +123,7 @@ func (p Parts) migration(ctx context.Context, r *Result) ([]machines.Volume, []s
 			v.Plugin = plugin.Name
 			gates = append(gates, plugin.MigrationGate)
 		default:
-			r.note(
+			r.addCSIMessage(
 				"volumes of %s go on in-tree: kube-controller-manager does not have the feature gate %s",
 				plugin.Name,
 				plugin.MigrationGate,
@@ -134,8 +134,8 @@ func (p Parts) migration(ctx context.Context, r *Result) ([]machines.Volume, []s
 	return volumes, gates, nil
 }
 
-// note adds to the message about the CSI driver.
-func (r *Result) note(format string, args ...any) {
+// addCSIMessage adds to the message about the CSI driver.
+func (r *Result) addCSIMessage(format string, args ...any) {
 	if r.CSIMessage != "" {
 		r.CSIMessage += "; "
 	}

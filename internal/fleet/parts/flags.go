@@ -40,7 +40,7 @@ func readCommandLine(command, args []string) *commandLine {
 		} else if at = i + 1; at < len(c.args) {
 			text = c.args[at]
 		}
-		if c.wrapped(at, prefix, text) {
+		if c.unwrapCommand(at, prefix, text) {
 			return c
 		}
 	}
@@ -51,7 +51,7 @@ func readCommandLine(command, args []string) *commandLine {
 	return c
 }
 
-func (c *commandLine) wrapped(at int, prefix, text string) bool {
+func (c *commandLine) unwrapCommand(at int, prefix, text string) bool {
 	var fields map[string]json.RawMessage
 	var program string
 	var inner []string

@@ -231,7 +231,8 @@ func (d driver) rights(part string, rules []rbacv1.PolicyRule) []runtime.Object 
 // The leases are made here, so that no account of a worker may make one. An account that may write any Lease of
 // kube-system can free or take those of the managers of cloud loops.
 func (d driver) local() []runtime.Object {
-	elected := named(rule(coordinationv1.GroupName, []string{"leases"}, []string{"get", "update", "patch"}), d.leaseNames()...)
+	elected := restrictToNames(rule(coordinationv1.GroupName, []string{"leases"}, []string{"get", "update",
+		"patch"}), d.leaseNames()...)
 	out := d.localRole("controller", append([]rbacv1.PolicyRule{elected}, d.localRights...))
 	if len(d.localRights) > 0 {
 		out = append(out, d.localRole("node", d.localRights)...)

@@ -39,7 +39,7 @@ func vsphereConfig(in []byte, cluster string) ([]byte, error) {
 		return nil, errors.New("the cloud config of vSphere names no vCenter")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "[Global]\ncluster-id = %s\n", quoted(cluster))
+	fmt.Fprintf(&b, "[Global]\ncluster-id = %s\n", quoteValue(cluster))
 	for _, name := range slices.Sorted(maps.Keys(c.VCenter)) {
 		v := c.VCenter[name].orElse(c.Global, name)
 		if v.User == "" || v.Password == "" || len(v.Datacenters) == 0 {
@@ -48,14 +48,14 @@ func vsphereConfig(in []byte, cluster string) ([]byte, error) {
 		fmt.Fprintf(
 			&b,
 			"\n[VirtualCenter %s]\nuser = %s\npassword = %s\nport = \"%d\"\ninsecure-flag = \"%t\"\ndatacenters = %s\n",
-			quoted(
+			quoteValue(
 				v.Server,
 			),
-			quoted(v.User),
-			quoted(v.Password),
+			quoteValue(v.User),
+			quoteValue(v.Password),
 			v.Port,
 			v.InsecureFlag,
-			quoted(strings.Join(v.Datacenters, ",")),
+			quoteValue(strings.Join(v.Datacenters, ",")),
 		)
 	}
 	return []byte(b.String()), nil
@@ -81,7 +81,7 @@ func (v vcenter) orElse(global vcenter, name string) vcenter {
 	return v
 }
 
-// quoted is a value as gcfg reads it.
-func quoted(s string) string {
+// quoteValue is a value as gcfg reads it.
+func quoteValue(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(s) + `"`
 }

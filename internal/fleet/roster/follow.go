@@ -106,7 +106,7 @@ func (f *Following) attend(informer cache.SharedIndexInformer, group string) err
 		return err
 	}
 	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		f.note(group, fmt.Sprintf("following clusters of %s: %v", group, err))
+		f.recordFailure(group, fmt.Sprintf("following clusters of %s: %v", group, err))
 	})
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (f *Following) attend(informer cache.SharedIndexInformer, group string) err
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { f.saw(group, o) },
 		UpdateFunc: func(_, o any) { f.saw(group, o) },
-		DeleteFunc: func(o any) { f.gone(group, o) },
+		DeleteFunc: func(o any) { f.removeCluster(group, o) },
 	})
 	return err
 }
@@ -138,7 +138,7 @@ func (f *Following) saw(group string, o any) {
 	f.signalWaiting()
 }
 
-func (f *Following) gone(group string, o any) {
+func (f *Following) removeCluster(group string, o any) {
 	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
 	}
@@ -154,7 +154,7 @@ func (f *Following) gone(group string, o any) {
 	f.signalWaiting()
 }
 
-func (f *Following) note(what, why string) {
+func (f *Following) recordFailure(what, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failed[what] = failure{time.Now(), why}

@@ -110,7 +110,7 @@ func cloudStays(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 	if was := before.Spec.Cloud.DatacenterName; was != "" && was != after.Spec.Cloud.DatacenterName {
 		out = append(out, field.Forbidden(cloudPath.Child("dc"), "not allowed to change the datacenter"))
 	}
-	if !slices.Equal(given(before.Spec.Cloud), given(after.Spec.Cloud)) {
+	if !slices.Equal(configuredProviders(before.Spec.Cloud), configuredProviders(after.Spec.Cloud)) {
 		out = append(out, providers(after)...)
 	}
 	return out
@@ -119,7 +119,7 @@ func cloudStays(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 // providers refuses a Cluster that names more than one cloud. The settings themselves are never quoted: they hold
 // credentials.
 func providers(c *kubermatic.Cluster) field.ErrorList {
-	names, named := given(c.Spec.Cloud), c.Spec.Cloud.ProviderName
+	names, named := configuredProviders(c.Spec.Cloud), c.Spec.Cloud.ProviderName
 	switch {
 	case len(names) > 1:
 		return field.ErrorList{
@@ -155,7 +155,7 @@ func supported(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 // inTreeEnded: an upgrade of a cluster that has no external provider, or is not over with its migration.
 func inTreeEnded(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 	provider, known := Lookup(ProviderOf(after.Spec.Cloud))
-	migrating := migrates(before, after)
+	migrating := isMigrating(before, after)
 	if !known || before.Spec.Version == after.Spec.Version || after.External() && !migrating {
 		return nil
 	}
@@ -182,8 +182,8 @@ func inTreeEnded(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 	}
 }
 
-// migrates reports whether a migration runs, or begins with this write.
-func migrates(before, after *kubermatic.Cluster) bool {
+// isMigrating reports whether a migration runs, or begins with this write.
+func isMigrating(before, after *kubermatic.Cluster) bool {
 	if after.MigrationCompleted() {
 		return false
 	}
@@ -194,7 +194,7 @@ func migrates(before, after *kubermatic.Cluster) bool {
 
 // versionsInMigration: what a plan was made for must still be there when it is carried out.
 func versionsInMigration(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
-	if before.Spec.Version == after.Spec.Version || !migrates(before, after) {
+	if before.Spec.Version == after.Spec.Version || !isMigrating(before, after) {
 		return nil
 	}
 	from, err := version.ParseGeneric(before.Spec.Version)
@@ -265,7 +265,7 @@ func csiDriver(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 		return field.ErrorList{field.Forbidden(path, driverNotAllowed)}
 	case !is:
 		return nil
-	case before.External() && migrates(before, after) &&
+	case before.External() && isMigrating(before, after) &&
 		driverMissing(before, facts) == "": // without a driver no volume is being moved
 		return field.ErrorList{
 			field.Forbidden(path, "volumes are being moved to the CSI driver: wait until the migration is over"),

@@ -62,14 +62,14 @@ func ProviderOf(cloud kubermatic.CloudSpec) string {
 	if cloud.ProviderName != "" {
 		return cloud.ProviderName
 	}
-	if given := given(cloud); len(given) == 1 {
+	if given := configuredProviders(cloud); len(given) == 1 {
 		return given[0]
 	}
 	return ""
 }
 
-// given are the providers that have settings, sorted.
-func given(cloud kubermatic.CloudSpec) []string {
+// configuredProviders are the providers that have settings, sorted.
+func configuredProviders(cloud kubermatic.CloudSpec) []string {
 	var out []string
 	for _, p := range []struct {
 		name  string

@@ -108,7 +108,7 @@ func Judge(group string, crd *unstructured.Unstructured) Verdict {
 		)
 	}
 	for _, path := range needed {
-		if !keeps(root, strings.Split(path, ".")) {
+		if !keepsField(root, strings.Split(path, ".")) {
 			out.Missing = append(out.Missing, "it does not keep "+path)
 		}
 	}
@@ -126,8 +126,8 @@ func servedVersion(crd *unstructured.Unstructured) map[string]any {
 	return nil
 }
 
-// keeps reports whether a structural schema keeps a field: it is named, or everything is kept where it would be.
-func keeps(schema map[string]any, path []string) bool {
+// keepsField reports whether a structural schema keeps a field: it is named, or everything is kept where it would be.
+func keepsField(schema map[string]any, path []string) bool {
 	if len(path) == 0 {
 		return true
 	}
@@ -135,10 +135,10 @@ func keeps(schema map[string]any, path []string) bool {
 		return false
 	}
 	if next, ok, _ := unstructured.NestedMap(schema, "properties", path[0]); ok {
-		return keeps(next, path[1:])
+		return keepsField(next, path[1:])
 	}
 	if next, ok := schema["additionalProperties"].(map[string]any); ok {
-		return keeps(next, path[1:])
+		return keepsField(next, path[1:])
 	}
 	return schema["additionalProperties"] == true || schema["x-kubernetes-preserve-unknown-fields"] == true
 }
@@ -153,7 +153,7 @@ var definitions = schema.GroupVersionResource{
 func Look(ctx context.Context, client dynamic.Interface) ([]Verdict, error) {
 	var out []Verdict
 	for _, group := range Groups {
-		crd, err := read(ctx, client, group)
+		crd, err := readDefinition(ctx, client, group)
 		if err != nil {
 			return nil, err
 		}
@@ -162,7 +162,7 @@ func Look(ctx context.Context, client dynamic.Interface) ([]Verdict, error) {
 	return out, nil
 }
 
-func read(ctx context.Context, client dynamic.Interface, group string) (*unstructured.Unstructured, error) {
+func readDefinition(ctx context.Context, client dynamic.Interface, group string) (*unstructured.Unstructured, error) {
 	crd, err := client.Resource(definitions).Get(ctx, "clusters."+group, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -189,7 +189,7 @@ func install(ctx context.Context, client dynamic.Interface, group string) error 
 	if err != nil {
 		return err
 	}
-	has, err := read(ctx, client, group)
+	has, err := readDefinition(ctx, client, group)
 	switch {
 	case err != nil:
 		return err

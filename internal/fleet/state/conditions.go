@@ -42,20 +42,20 @@ type conditionSet struct {
 func (j *judge) conditions(d Decision) conditionMap {
 	set := conditionSet{conditionMap{}, &j.Observation, j.limits}
 	phase := status(d.Phase == kubermaticv1.PhaseCompleted || d.Phase == kubermaticv1.PhaseNotNeeded)
-	set.put(kubermaticv1.ConditionMigration, phase, d.Phase, d.Message)
+	set.setCondition(kubermaticv1.ConditionMigration, phase, d.Phase, d.Message)
 	if d.Phase == kubermaticv1.PhaseNotNeeded {
 		return set.conditionMap
 	}
 	migrated := kubermaticv1.ConditionCSIKubeletMigrationCompleted
 	if d.Phase == kubermaticv1.PhaseCompleted {
-		set.put(
+		set.setCondition(
 			migrated,
 			corev1.ConditionTrue,
 			kubermaticv1.ReasonMigrationSuccess,
 			kubermaticv1.MessageMigrationSuccess,
 		)
 	} else {
-		set.put(
+		set.setCondition(
 			migrated,
 			corev1.ConditionFalse,
 			kubermaticv1.ReasonMigrationInProgress,
@@ -71,8 +71,8 @@ func (j *judge) conditions(d Decision) conditionMap {
 	return set.conditionMap
 }
 
-// put writes a condition, with the time of its transition. For ConditionMigration a change of phase is one.
-func (set *conditionSet) put(
+// setCondition writes a condition, with the time of its transition. For ConditionMigration a change of phase is one.
+func (set *conditionSet) setCondition(
 	t kubermaticv1.ClusterConditionType,
 	s corev1.ConditionStatus,
 	reason, message string,
@@ -128,10 +128,10 @@ func (set *conditionSet) retain(t kubermaticv1.ClusterConditionType) {
 	}
 }
 
-// unseen settles conditions about what the last look did not see: they stay as they are for some looks that fail, and
-// become Unknown then. False where it was seen.
-func (set *conditionSet) unseen(s Seen, conditions ...kubermaticv1.ClusterConditionType) bool {
-	keep := !lookedAt(s) || s.Error != "" && s.Failures < debounce
+// handleUnseen settles conditions about what the last look did not see: they stay as they are for some looks that fail,
+// and become Unknown then. False where it was seen.
+func (set *conditionSet) handleUnseen(s Seen, conditions ...kubermaticv1.ClusterConditionType) bool {
+	keep := !hasAnswer(s) || s.Error != "" && s.Failures < debounce
 	if !keep && s.Error == "" {
 		return false
 	}
@@ -139,7 +139,7 @@ func (set *conditionSet) unseen(s Seen, conditions ...kubermaticv1.ClusterCondit
 		if keep {
 			set.retain(t)
 		} else {
-			set.put(t, corev1.ConditionUnknown, ReasonUnknown, s.Error)
+			set.setCondition(t, corev1.ConditionUnknown, ReasonUnknown, s.Error)
 		}
 	}
 	return true
@@ -148,44 +148,44 @@ func (set *conditionSet) unseen(s Seen, conditions ...kubermaticv1.ClusterCondit
 func (set *conditionSet) owners() {
 	loops, ccm := kubermaticv1.ConditionLoopsOff, kubermaticv1.ConditionCCMReady
 	o := set.Owners
-	if set.unseen(o.Seen, loops, ccm) {
+	if set.handleUnseen(o.Seen, loops, ccm) {
 		return
 	}
 	switch {
 	case len(o.Twice) > 0:
-		set.put(loops, corev1.ConditionFalse, ReasonTwoOwners, o.sentence())
+		set.setCondition(loops, corev1.ConditionFalse, ReasonTwoOwners, o.sentence())
 	case len(o.InTree) > 0:
-		set.put(loops, corev1.ConditionFalse, ReasonWaiting, o.sentence())
+		set.setCondition(loops, corev1.ConditionFalse, ReasonWaiting, o.sentence())
 	case len(o.Unsure) > 0:
-		set.put(loops, corev1.ConditionUnknown, ReasonUnknown, strings.Join(o.Unsure, "; "))
+		set.setCondition(loops, corev1.ConditionUnknown, ReasonUnknown, strings.Join(o.Unsure, "; "))
 	default:
-		set.put(loops, corev1.ConditionTrue, ReasonObserved, "no kube-controller-manager runs a cloud loop"+o.unseen())
+		set.setCondition(loops, corev1.ConditionTrue, ReasonObserved, "no kube-controller-manager runs a cloud loop"+o.unseen())
 	}
 	if o.AllExternal() {
-		set.put(
+		set.setCondition(
 			ccm,
 			corev1.ConditionTrue,
 			ReasonObserved,
 			"a cloud-controller-manager runs "+strings.Join(o.External, ", ")+o.unseen(),
 		)
 	} else {
-		set.put(ccm, corev1.ConditionFalse, ReasonWaiting, o.sentence())
+		set.setCondition(ccm, corev1.ConditionFalse, ReasonWaiting, o.sentence())
 	}
 }
 
-// lookedAt reports whether there is an answer, good or bad.
-func lookedAt(s Seen) bool { return !s.At.IsZero() && (s.Known || s.Error != "") }
+// hasAnswer reports whether there is an answer, good or bad.
+func hasAnswer(s Seen) bool { return !s.At.IsZero() && (s.Known || s.Error != "") }
 
 func (set *conditionSet) csi() {
 	t, p := kubermaticv1.ConditionCSIReady, set.Parts
 	switch {
-	case set.unseen(p.Seen, t):
+	case set.handleUnseen(p.Seen, t):
 	case set.Cluster.Spec.CSIDriverDisabled():
-		set.put(t, status(p.CSIReady), ReasonNotWanted, p.CSI)
+		set.setCondition(t, status(p.CSIReady), ReasonNotWanted, p.CSI)
 	case p.CSIReady:
-		set.put(t, corev1.ConditionTrue, ReasonObserved, p.CSI)
+		set.setCondition(t, corev1.ConditionTrue, ReasonObserved, p.CSI)
 	default:
-		set.put(t, corev1.ConditionFalse, ReasonWaiting, p.CSI)
+		set.setCondition(t, corev1.ConditionFalse, ReasonWaiting, p.CSI)
 	}
 }
 
@@ -194,22 +194,22 @@ func (set *conditionSet) machinesMigrated() {
 	condition := set.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted]
 	completed := condition.Status == corev1.ConditionTrue
 	switch {
-	case set.unseen(m.Seen, t):
+	case set.handleUnseen(m.Seen, t):
 	case m.Regression != "":
-		set.put(t, corev1.ConditionFalse, ReasonRegression, m.Regression)
+		set.setCondition(t, corev1.ConditionFalse, ReasonRegression, m.Regression)
 	case m.Done:
-		set.put(t, corev1.ConditionTrue, ReasonObserved, m.sentence())
+		set.setCondition(t, corev1.ConditionTrue, ReasonObserved, m.sentence())
 	case completed:
-		set.put(t, corev1.ConditionFalse, ReasonNotExternal, m.sentence())
+		set.setCondition(t, corev1.ConditionFalse, ReasonNotExternal, m.sentence())
 	default:
-		set.put(t, corev1.ConditionFalse, ReasonWaiting, m.sentence())
+		set.setCondition(t, corev1.ConditionFalse, ReasonWaiting, m.sentence())
 	}
 }
 
 // stuck says whether the phase takes longer than it may. A phase that is just beginning has all of its time. It returns
 // how much is left.
 func (set *conditionSet) stuck(phase string) (left time.Duration) {
-	limit, migration := set.limits.of(phase), set.conditionMap[kubermaticv1.ConditionMigration]
+	limit, migration := set.limits.phaseLimit(phase), set.conditionMap[kubermaticv1.ConditionMigration]
 	since := migration.LastTransitionTime.Time
 	if phase == kubermaticv1.PhaseMachines && set.Machines.Moved.After(since) {
 		since = set.Machines.Moved
@@ -217,10 +217,10 @@ func (set *conditionSet) stuck(phase string) (left time.Duration) {
 	taken := set.Now.Sub(since)
 	switch {
 	case phase == kubermaticv1.PhaseMachines && set.Machines.Regression != "":
-		set.put(kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonRegression, migration.Message)
+		set.setCondition(kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonRegression, migration.Message)
 		return 0
 	case limit > 0 && taken >= limit:
-		set.put(
+		set.setCondition(
 			kubermaticv1.ConditionStuck,
 			corev1.ConditionTrue,
 			ReasonTooLong,
@@ -228,12 +228,12 @@ func (set *conditionSet) stuck(phase string) (left time.Duration) {
 		)
 		return 0
 	}
-	set.put(kubermaticv1.ConditionStuck, corev1.ConditionFalse, ReasonInTime, "the phase takes no longer than it may")
+	set.setCondition(kubermaticv1.ConditionStuck, corev1.ConditionFalse, ReasonInTime, "the phase takes no longer than it may")
 	return limit - taken
 }
 
-// of is how long a phase may take; 0 is for ever.
-func (l Limits) of(phase string) time.Duration {
+// phaseLimit is how long a phase may take; 0 is for ever.
+func (l Limits) phaseLimit(phase string) time.Duration {
 	return map[string]time.Duration{
 		kubermaticv1.PhaseQueued:     l.StuckQueued,
 		kubermaticv1.PhaseBlocked:    l.StuckBlocked,
@@ -266,7 +266,7 @@ func shorten(message string) string {
 	return message[:cut] + "..."
 }
 
-func joined(message string, notes []string) string {
+func joinNotes(message string, notes []string) string {
 	return strings.Join(append([]string{message}, notes...), "; ")
 }
 

@@ -38,7 +38,7 @@ var rules = []rule{
 	(*judge).held,         // a person does not want it to begin, or intervenes after a failure
 	(*judge).wentBack,     // what was rolled back stays so until an administrator intervenes
 	(*judge).refused,      // the object is not one that may be migrated
-	(*judge).failed,       // failed stays failed until an administrator intervenes
+	(*judge).judgeFailure, // failed stays failed until an administrator intervenes
 	(*judge).handover,     // the cloud loops change hands
 	(*judge).components,   // what makes machines learns that they are external
 	(*judge).machines,     // they are replaced
@@ -53,25 +53,25 @@ func Decide(o Observation, limits Limits) Decision {
 		j.prior, j.since = c.Reason, c.LastTransitionTime.Time
 	}
 	// by the journal: a run that has only told of a step may not have written down that it was begun
-	unconfirm := j.confirmedIsBegun()
+	unconfirm := j.isConfirmationUsed()
 	if o.Run.Active && o.Run.Number > 0 { // the journal that was read before it began says less
 		j.noteBegun(o.Run.Part)
 	}
 	v := j.decide()
 	j.complement(v)
 	j.work.Unconfirm = unconfirm
-	d := Decision{Phase: v.phase, Message: shorten(joined(v.message, j.notes)), Work: j.work}
+	d := Decision{Phase: v.phase, Message: shorten(joinNotes(v.message, j.notes)), Work: j.work}
 	d.Conditions = j.conditions(d)
 	d.Events = events(before, d.Conditions)
 	d.Wake = j.alarm.wake
 	return d
 }
 
-// confirmedIsBegun reports whether the plan that a person confirmed was begun, so that the annotation has to go. As
+// isConfirmationUsed reports whether the plan that a person confirmed was begun, so that the annotation has to go. As
 // long as the journal holds another plan, the annotation may be what approves of it.
-func (j *judge) confirmedIsBegun() bool {
+func (j *judge) isConfirmationUsed() bool {
 	confirmation, confirmed := j.Cluster.Annotations[kubermaticv1.AnnotationPlan]
-	if !confirmed || !j.started() {
+	if !confirmed || !j.hasStarted() {
 		return false
 	}
 	sum, _, _ := strings.Cut(confirmation, " ")
@@ -97,7 +97,7 @@ func (j *judge) complement(v verdict) {
 		kubermaticv1.PhaseComponents,
 		kubermaticv1.PhaseMachines,
 		kubermaticv1.PhaseFinish:
-		j.work.Annotate = !j.annotated() && !j.madeExternal() && j.wanted() && len(j.Refusals) == 0
+		j.work.Annotate = !j.isAnnotated() && !j.wasCreatedExternal() && j.wantsExternal() && len(j.Refusals) == 0
 	case kubermaticv1.PhaseNotNeeded, kubermaticv1.PhaseHeld:
 		// a run that was told to stop finishes its step through these connections
 		j.work.Close, j.work.Forget = !j.Run.Active, true
@@ -116,35 +116,35 @@ func (j *judge) noteBegun(p Part) {
 	}
 }
 
-func (j *judge) wanted() bool {
+func (j *judge) wantsExternal() bool {
 	return j.Cluster.Spec.Features[kubermaticv1.FeatureExternalCloudProvider]
 }
 
-func (j *judge) annotated() bool {
+func (j *judge) isAnnotated() bool {
 	_, ok := j.Cluster.Annotations[kubermaticv1.CCMMigrationNeeded]
 	return ok
 }
 
-// halfway reports whether a part was begun and is not done.
-func (j *judge) halfway() bool { return j.Journal.Handover == Begun || j.Journal.Finish == Begun }
+// isHalfway reports whether a part was begun and is not done.
+func (j *judge) isHalfway() bool { return j.Journal.Handover == Begun || j.Journal.Finish == Begun }
 
-// started reports whether something in the control plane was changed and is not back as it was.
-func (j *judge) started() bool {
+// hasStarted reports whether something in the control plane was changed and is not back as it was.
+func (j *judge) hasStarted() bool {
 	return j.Journal.Handover != NotBegun && j.Journal.Handover != RolledBack
 }
 
-// madeExternal reports whether the cluster was external from the start: there is nothing to migrate, and its
+// wasCreatedExternal reports whether the cluster was external from the start: there is nothing to migrate, and its
 // cloud-controller-manager is installed. Once something was begun, its journal says so; before that, the flags of
 // kube-controller-manager do.
-func (j *judge) madeExternal() bool {
+func (j *judge) wasCreatedExternal() bool {
 	if j.Journal.Known && j.Journal.Handover != NotBegun {
 		return j.Journal.Install
 	}
-	return j.Plane.Known && j.Plane.InTree == "" && !j.annotated()
+	return j.Plane.Known && j.Plane.InTree == "" && !j.isAnnotated()
 }
 
-// keep is the verdict for what is not known: the phase stays.
-func (j *judge) keep(fallback, message string) (verdict, bool) {
+// keepPhase is the verdict for what is not known: the phase stays.
+func (j *judge) keepPhase(fallback, message string) (verdict, bool) {
 	if j.prior == "" {
 		return verdict{fallback, message}, true
 	}
@@ -166,9 +166,9 @@ func (a *alarm) in(d time.Duration) {
 	}
 }
 
-// due reports whether something that was seen then has to be looked at again; if not yet, it is asked for later. Looks
-// that fail become rarer.
-func (a *alarm) due(s Seen, every time.Duration) bool {
+// isDue reports whether something that was seen then has to be looked at again; if not yet, it is asked for later.
+// Looks that fail become rarer.
+func (a *alarm) isDue(s Seen, every time.Duration) bool {
 	if s.At.IsZero() {
 		return true
 	}

@@ -9,7 +9,7 @@ import (
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
 
-// madeExternal is a Cluster that was external from the start, without annotations, whose control plane is up.
+// wasCreatedExternal is a Cluster that was external from the start, without annotations, whose control plane is up.
 func madeExternal(t *testing.T) *life {
 	t.Helper()
 	l := born(t)

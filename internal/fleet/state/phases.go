@@ -13,10 +13,10 @@ func (j *judge) handover() (verdict, bool) {
 		return verdict{}, false
 	}
 	part, doing := Handover, "the control plane is being changed"
-	if j.madeExternal() {
+	if j.wasCreatedExternal() {
 		part, doing = Install, "the cloud-controller-manager is being installed"
 	}
-	if why := j.notUp(); why != "" && part == Install && !j.halfway() {
+	if why := j.notUp(); why != "" && part == Install && !j.isHalfway() {
 		return verdict{kubermaticv1.PhaseQueued, why}, true
 	}
 	j.run(part, false)
@@ -24,7 +24,7 @@ func (j *judge) handover() (verdict, bool) {
 		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
 	}
 	if j.Journal.Handover == Begun {
-		j.work.Owners = j.alarm.due(j.Owners.Seen, j.limits.Look)
+		j.work.Owners = j.alarm.isDue(j.Owners.Seen, j.limits.Look)
 		return verdict{kubermaticv1.PhaseHandover, j.told(doing)}, true
 	}
 	if j.Run.Outcome == Blocked {
@@ -62,7 +62,7 @@ func (j *judge) notUp() string {
 }
 
 func (j *judge) components() (verdict, bool) {
-	j.work.Owners = j.alarm.due(j.Owners.Seen, j.calm())
+	j.work.Owners = j.alarm.isDue(j.Owners.Seen, j.calm())
 	later := j.prior == kubermaticv1.PhaseMachines || j.prior == kubermaticv1.PhaseFinish
 	if !j.Owners.Known || j.Owners.Error != "" {
 		if later {
@@ -75,7 +75,7 @@ func (j *judge) components() (verdict, bool) {
 	}
 	if !j.Owners.AllExternal() {
 		if len(j.Owners.InTree)+len(j.Owners.Twice) > 0 { // taken back by hand, perhaps
-			j.work.Journal = j.alarm.due(Seen{At: j.Journal.At}, j.limits.Look)
+			j.work.Journal = j.alarm.isDue(Seen{At: j.Journal.At}, j.limits.Look)
 		}
 		if later && len(j.Owners.Unsure) > 0 {
 			return verdict{}, false
@@ -85,7 +85,7 @@ func (j *judge) components() (verdict, bool) {
 			"the cloud-controller-manager does not run every loop: " + j.Owners.sentence(),
 		}, true
 	}
-	j.work.Parts = j.alarm.due(j.Parts.Seen, j.calm())
+	j.work.Parts = j.alarm.isDue(j.Parts.Seen, j.calm())
 	switch {
 	case j.Parts.Known && j.Parts.Ready || later && !j.Parts.Known:
 		return verdict{}, false
@@ -142,10 +142,10 @@ const (
 func (j *judge) newsDue() bool {
 	m := j.Machines
 	if !m.Watched || m.Error != "" || !m.Known {
-		return j.alarm.due(m.Seen, j.limits.Look)
+		return j.alarm.isDue(m.Seen, j.limits.Look)
 	}
 	if !m.Changed.After(m.Looked) {
-		return j.alarm.due(m.Seen, seldom*j.limits.Look)
+		return j.alarm.isDue(m.Seen, seldom*j.limits.Look)
 	}
 	next := m.Changed.Add(settle)
 	if rest := m.At.Add(j.limits.Look / 2); rest.After(next) {
@@ -171,7 +171,7 @@ func (j *judge) calm() time.Duration {
 
 func (j *judge) finish() (verdict, bool) {
 	// an external control plane has nothing to take out
-	if j.Journal.Finish == Done || j.Journal.Finish == NotBegun && j.madeExternal() {
+	if j.Journal.Finish == Done || j.Journal.Finish == NotBegun && j.wasCreatedExternal() {
 		return verdict{}, false
 	}
 	j.run(Finish, false)

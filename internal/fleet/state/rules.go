@@ -25,13 +25,13 @@ func (j *judge) latched() (verdict, bool) {
 	if j.Journal.Known && j.Journal.Handover == Begun {
 		return verdict{}, false
 	}
-	if j.Cluster.DeletionTimestamp == nil && !j.Cluster.Spec.Pause && !j.hibernated() {
-		j.work.Machines = j.limits.Audit > 0 && j.alarm.due(j.Machines.Seen, j.limits.Audit)
-		j.work.Token = j.limits.Renew > 0 && j.alarm.due(j.Token, j.limits.Renew)
+	if j.Cluster.DeletionTimestamp == nil && !j.Cluster.Spec.Pause && !j.isHibernated() {
+		j.work.Machines = j.limits.Audit > 0 && j.alarm.isDue(j.Machines.Seen, j.limits.Audit)
+		j.work.Token = j.limits.Renew > 0 && j.alarm.isDue(j.Token, j.limits.Renew)
 	}
 	message := kubermaticv1.MessageMigrationSuccess
 	switch {
-	case !j.wanted():
+	case !j.wantsExternal():
 		message += "; the feature externalCloudProvider was switched off since, which takes nothing back"
 	case j.Machines.Known && !j.Machines.Done:
 		message += fmt.Sprintf("; %d of %d machines are not external any more: see %s",
@@ -41,24 +41,24 @@ func (j *judge) latched() (verdict, bool) {
 }
 
 func (j *judge) off() (verdict, bool) {
-	if j.wanted() {
+	if j.wantsExternal() {
 		return verdict{}, false
 	}
 	notNeeded := verdict{kubermaticv1.PhaseNotNeeded, "the feature externalCloudProvider is off"}
-	if !j.annotated() && !slices.Contains(touched, j.prior) {
+	if !j.isAnnotated() && !slices.Contains(touched, j.prior) {
 		return notNeeded, true
 	}
 	if !j.Journal.Known {
 		return j.unread()
 	}
-	if !j.started() {
+	if !j.hasStarted() {
 		j.work.Stop = true
 		return notNeeded, true
 	}
 	if v, ok := j.paused(); ok {
 		return v, true
 	}
-	if j.halfway() || j.Journal.Handover == RollingBack {
+	if j.isHalfway() || j.Journal.Handover == RollingBack {
 		j.notes = append(j.notes, offTooLate)
 		return verdict{}, false
 	}
@@ -73,7 +73,7 @@ func (j *judge) withoutPlane() (verdict, bool) {
 	case j.Plane.Known:
 		return verdict{}, false
 	case j.Plane.Refused == "":
-		return j.keep(kubermaticv1.PhaseQueued, "the Deployments of the seed are being read")
+		return j.keepPhase(kubermaticv1.PhaseQueued, "the Deployments of the seed are being read")
 	case slices.Contains(touched, j.prior):
 		return verdict{j.prior, j.Plane.Refused}, true
 	}
@@ -96,9 +96,9 @@ var touched = []string{
 func (j *judge) external() (verdict, bool) {
 	changed := slices.Contains(touched, j.prior)
 	switch {
-	case j.annotated():
+	case j.isAnnotated():
 		return verdict{}, false
-	case !j.madeExternal(), j.Journal.Known && j.Journal.Handover != NotBegun, !j.Journal.Known && changed:
+	case !j.wasCreatedExternal(), j.Journal.Known && j.Journal.Handover != NotBegun, !j.Journal.Known && changed:
 		return verdict{}, false
 	case !j.Installs:
 		return verdict{kubermaticv1.PhaseNotNeeded, notInstalled}, true
@@ -119,18 +119,18 @@ func (j *judge) unread() (verdict, bool) {
 		return verdict{}, false
 	}
 	seen := Seen{At: j.Journal.At}
-	j.work.Journal = j.alarm.due(seen, j.limits.Look)
+	j.work.Journal = j.alarm.isDue(seen, j.limits.Look)
 	message := "it is being read how far the migration is"
 	if j.Journal.Error != "" {
 		message = "how far the migration is cannot be read from the seed: " + j.Journal.Error
 	}
-	return j.keep(kubermaticv1.PhaseQueued, message)
+	return j.keepPhase(kubermaticv1.PhaseQueued, message)
 }
 
-func (j *judge) hibernated() bool {
+func (j *judge) isHibernated() bool {
 	kas, kcm := j.Plane.Apiserver, j.Plane.ControllerManager
 	return j.Plane.Known &&
-		(kas != nil && kas.Desired == 0 || kcm != nil && kcm.Desired == 0 && !j.halfway() && !j.Run.Active)
+		(kas != nil && kas.Desired == 0 || kcm != nil && kcm.Desired == 0 && !j.isHalfway() && !j.Run.Active)
 }
 
 func (j *judge) paused() (verdict, bool) {
@@ -141,7 +141,7 @@ func (j *judge) paused() (verdict, bool) {
 		if j.Cluster.Spec.PauseReason != "" {
 			why += ": " + j.Cluster.Spec.PauseReason
 		}
-	case j.hibernated():
+	case j.isHibernated():
 		why = "the cluster is hibernated: its control plane is scaled to zero"
 	default:
 		return verdict{}, false
@@ -163,7 +163,7 @@ func (j *judge) goingBack() (verdict, bool) {
 }
 
 func (j *judge) wentBack() (verdict, bool) {
-	released := slices.Contains(freshlyReleased, j.prior) && !j.takenBackByHand()
+	released := slices.Contains(freshlyReleased, j.prior) && !j.wasRolledBackByHand()
 	if j.Journal.Handover != RolledBack || released {
 		return verdict{}, false
 	}
@@ -173,9 +173,9 @@ func (j *judge) wentBack() (verdict, bool) {
 	}, true
 }
 
-// takenBackByHand reports whether an administrator rolled back a handover of the operator while the cluster was
+// wasRolledBackByHand reports whether an administrator rolled back a handover of the operator while the cluster was
 // blocked. The operator forgets what it takes back itself.
-func (j *judge) takenBackByHand() bool {
+func (j *judge) wasRolledBackByHand() bool {
 	noted := j.Cluster.Status.Conditions[kubermaticv1.ConditionPlan]
 	begun := slices.ContainsFunc(strings.Fields(noted.Message), func(word string) bool {
 		return strings.HasPrefix(word, string(Handover)+"=")
@@ -215,7 +215,7 @@ func (j *judge) refused() (verdict, bool) {
 	if len(reasons) == 0 {
 		return verdict{}, false
 	}
-	if j.halfway() {
+	if j.isHalfway() {
 		j.notes = append(j.notes, reasons...)
 		return verdict{}, false
 	}
@@ -232,14 +232,14 @@ func (j *judge) refused() (verdict, bool) {
 	return verdict{kubermaticv1.PhaseBlocked, strings.Join(reasons, "; ")}, true
 }
 
-func (j *judge) failed() (verdict, bool) {
-	if !j.exhausted() && (j.prior != kubermaticv1.PhaseFailed || j.overcome()) {
+func (j *judge) judgeFailure() (verdict, bool) {
+	if !j.hasExhaustedRetries() && (j.prior != kubermaticv1.PhaseFailed || j.wasDoneByHand()) {
 		return verdict{}, false
 	}
-	j.work.Journal = j.alarm.due(Seen{At: j.Journal.At}, j.limits.MaxRetry)
+	j.work.Journal = j.alarm.isDue(Seen{At: j.Journal.At}, j.limits.MaxRetry)
 	message := "a step failed for good"
 	if j.Journal.Handover == Begun {
-		j.work.Owners = j.alarm.due(j.Owners.Seen, j.limits.Look)
+		j.work.Owners = j.alarm.isDue(j.Owners.Seen, j.limits.Look)
 		if j.mayGoBack() {
 			j.run(Handover, true)
 			return verdict{
@@ -260,8 +260,8 @@ func (j *judge) failed() (verdict, bool) {
 	return verdict{kubermaticv1.PhaseFailed, j.because(message) + "; " + tryAgain}, true
 }
 
-// overcome reports whether what failed was done since, by hand.
-func (j *judge) overcome() bool {
+// wasDoneByHand reports whether what failed was done since, by hand.
+func (j *judge) wasDoneByHand() bool {
 	return j.Journal.Handover == Done && j.Journal.Finish != Begun
 }
 
@@ -278,8 +278,8 @@ func (j *judge) mayGoBack() bool {
 func (j *judge) held() (verdict, bool) {
 	who, ok := j.Cluster.Annotations[kubermaticv1.AnnotationHold]
 	intervened := !j.Run.Active &&
-		(j.prior == kubermaticv1.PhaseFailed || j.prior == kubermaticv1.PhaseHeld || j.exhausted())
-	if !ok || j.started() && !intervened {
+		(j.prior == kubermaticv1.PhaseFailed || j.prior == kubermaticv1.PhaseHeld || j.hasExhaustedRetries())
+	if !ok || j.hasStarted() && !intervened {
 		return verdict{}, false
 	}
 	j.work.Stop = true
@@ -298,8 +298,8 @@ func (j *judge) warned(why string) string {
 	return why + ". The handover is not finished, so perhaps no manager runs the cloud loops: do not leave it like this"
 }
 
-// exhausted reports whether a part was tried as often as it may be.
-func (j *judge) exhausted() bool {
+// hasExhaustedRetries reports whether a part was tried as often as it may be.
+func (j *judge) hasExhaustedRetries() bool {
 	return j.limits.MaxFailures > 0 && j.Run.Failures >= j.limits.MaxFailures && !j.Run.Active &&
 		j.Run.Outcome != Succeeded
 }

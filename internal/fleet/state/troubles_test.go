@@ -310,7 +310,7 @@ func TestEveryPhaseButTheQuietOnesHasAnEnd(t *testing.T) {
 	for _, phase := range []string{
 		kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish,
 	} {
-		if l.of(phase) == 0 {
+		if l.phaseLimit(phase) == 0 {
 			t.Errorf("%s may last for ever", phase)
 		}
 	}

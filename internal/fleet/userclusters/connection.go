@@ -143,13 +143,13 @@ func (c *connection) close() {
 	c.owner.mu.Unlock()
 	c.end()
 	if unused {
-		c.drop()
+		c.closeConnections()
 	}
 }
 
-// drop closes everything. No request is under way, and none comes. The connections are closed first: the transport says
-// good-bye on each, and would wait for a server that reads nothing.
-func (c *connection) drop() {
+// closeConnections closes everything. No request is under way, and none comes. The connections are closed first: the
+// transport says good-bye on each, and would wait for a server that reads nothing.
+func (c *connection) closeConnections() {
 	c.dialer.closeAll()
 	c.base.CloseIdleConnections()
 }

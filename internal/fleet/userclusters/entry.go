@@ -57,8 +57,8 @@ func (p *Pool) entry(namespace string) (*entry, error) {
 	return e, nil
 }
 
-// ended says why an entry takes no more requests; nil when it does. The pool is locked.
-func (e *entry) ended() error {
+// checkUsable says why an entry takes no more requests; nil when it does. The pool is locked.
+func (e *entry) checkUsable() error {
 	switch {
 	case e.pool.closed:
 		return ErrClosed
@@ -111,8 +111,9 @@ func (p *Pool) backoff(e *entry) error {
 	return nil
 }
 
-// note counts what a request came to. Requests that fail while the cluster is left alone already say nothing new.
-func (p *Pool) note(e *entry, err error) {
+// recordResult counts what a request came to. Requests that fail while the cluster is left alone already say nothing
+// new.
+func (p *Pool) recordResult(e *entry, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
@@ -149,7 +150,7 @@ func (p *Pool) recheck(ctx context.Context, e *entry) error {
 func (p *Pool) read(ctx context.Context, e *entry) error {
 	for {
 		p.mu.Lock()
-		if err := e.ended(); err != nil {
+		if err := e.checkUsable(); err != nil {
 			p.mu.Unlock()
 			return err
 		}
@@ -181,7 +182,7 @@ func (p *Pool) readAlone(ctx context.Context, e *entry) error {
 	e.reading = nil
 	var closing []*connection
 	if err == nil {
-		err = e.ended()
+		err = e.checkUsable()
 	}
 	switch {
 	case err != nil:
@@ -260,7 +261,7 @@ func (p *Pool) surplus(keep *entry) []*connection {
 func (p *Pool) acquire(ctx context.Context, e *entry) (*connection, error) {
 	for {
 		p.mu.Lock()
-		if err := e.ended(); err != nil {
+		if err := e.checkUsable(); err != nil {
 			p.mu.Unlock()
 			return nil, err
 		}
@@ -285,7 +286,7 @@ func (p *Pool) release(c *connection) {
 	last := c.inUse == 0 && c.shut
 	p.mu.Unlock()
 	if last {
-		c.drop()
+		c.closeConnections()
 	}
 }
 
@@ -296,7 +297,7 @@ func (e *entry) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || req.Body != nil && req.GetBody == nil {
 		return resp, err
 	}
-	if !e.renewed(req.Context(), version) {
+	if !e.hasNewSecret(req.Context(), version) {
 		return resp, nil
 	}
 	again := req.Clone(req.Context())
@@ -310,8 +311,8 @@ func (e *entry) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// renewed reads the Secret once more and reports whether it differs from the version that was refused.
-func (e *entry) renewed(ctx context.Context, refused string) bool {
+// hasNewSecret reads the Secret once more and reports whether it differs from the version that was refused.
+func (e *entry) hasNewSecret(ctx context.Context, refused string) bool {
 	p := e.pool
 	p.mu.Lock()
 	e.doubted = e.version == refused
@@ -339,7 +340,7 @@ func (e *entry) send(req *http.Request) (*http.Response, string, error) {
 	e.pool.mu.Unlock()
 	resp, err := c.send(req, func() { e.pool.release(c) })
 	if err == nil || !errors.Is(err, context.Canceled) { // a caller that gives up says nothing about the cluster
-		e.pool.note(e, failure(resp, err))
+		e.pool.recordResult(e, failure(resp, err))
 	}
 	return resp, version, err
 }

@@ -132,7 +132,7 @@ func New(o Options) *Pool {
 // seed alone. It fails with *BackoffError while the cluster is left alone; clients that are already in use are not
 // affected.
 func (p *Pool) Get(ctx context.Context, namespace string) (Clients, error) {
-	e, err := p.ready(ctx, namespace)
+	e, err := p.loadEntry(ctx, namespace)
 	if err != nil {
 		return Clients{}, err
 	}
@@ -141,16 +141,16 @@ func (p *Pool) Get(ctx context.Context, namespace string) (Clients, error) {
 
 // Metadata is Get for who wants no more of objects than their metadata.
 func (p *Pool) Metadata(ctx context.Context, namespace string) (metadata.Interface, error) {
-	e, err := p.ready(ctx, namespace)
+	e, err := p.loadEntry(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
 	return e.metadata, nil
 }
 
-// ready returns the entry of a namespace once its Secret was read. Where the entry is forgotten meanwhile, it takes the
-// next one.
-func (p *Pool) ready(ctx context.Context, namespace string) (*entry, error) {
+// loadEntry returns the entry of a namespace once its Secret was read. Where the entry is forgotten meanwhile, it takes
+// the next one.
+func (p *Pool) loadEntry(ctx context.Context, namespace string) (*entry, error) {
 	for {
 		e, err := p.entry(namespace)
 		if err != nil {

@@ -113,9 +113,9 @@ func Draw(spans []Span, entries []v1.TimelineEntry, now time.Time) *Picture {
 		if end.IsZero() {
 			end = axis.to
 		}
-		x := axis.at(s.From)
+		x := axis.percentAt(s.From)
 		p.Bars = append(p.Bars, PictureBar{
-			Text: spanWords(s, end), State: s.State, X: x, Width: places(max(0.6, axis.at(end)-x)),
+			Text: spanWords(s, end), State: s.State, X: x, Width: places(max(0.6, axis.percentAt(end)-x)),
 			TextY: spanHeight*i + spanText, Y: spanHeight*i + spanTop,
 		})
 	}
@@ -130,7 +130,7 @@ func Draw(spans []Span, entries []v1.TimelineEntry, now time.Time) *Picture {
 			warnings++
 		}
 		p.Marks = append(p.Marks, PictureMark{
-			Level: e.Level, X: axis.at(e.Time),
+			Level: e.Level, X: axis.percentAt(e.Time),
 			Title: fmt.Sprintf("%s %s: %s", e.Time.UTC().Format(time.DateTime), e.Object, e.Message),
 		})
 	}
@@ -185,8 +185,8 @@ func axisOf(spans []Span, entries []v1.TimelineEntry, now time.Time) axis {
 	return a
 }
 
-// at is the place of a moment in per cent.
-func (a axis) at(t time.Time) float64 {
+// percentAt is the place of a moment in per cent.
+func (a axis) percentAt(t time.Time) float64 {
 	length := max(a.to.Sub(a.from), time.Second)
 	return places(100 * min(1, max(0, float64(t.Sub(a.from))/float64(length))))
 }
@@ -222,7 +222,7 @@ func (a axis) ticks() []PictureTick {
 	var out []PictureTick
 	for i := range length/step + 1 { // a sum of steps would overflow behind the last one
 		at := i * step
-		tick := PictureTick{X: a.at(a.from.Add(at)), Anchor: "middle", Label: tickLabel(at, step)}
+		tick := PictureTick{X: a.percentAt(a.from.Add(at)), Anchor: "middle", Label: tickLabel(at, step)}
 		switch {
 		case at == 0:
 			tick.Anchor, tick.Label = "start", a.from.UTC().Format("2 Jan 15:04:05")

@@ -195,14 +195,14 @@ func (r Rollout) underway(row v1.FleetCluster, now time.Time) (memberState, stri
 	switch {
 	case r.Options.Until == UntilHandover && later:
 		return r.sound(row)
-	case row.Stuck != "" && !r.early(now):
+	case row.Stuck != "" && !r.isInGracePeriod(now):
 		return fateFailed, row.Stuck, time.Time{}
 	}
 	return fateRunning, "", time.Time{}
 }
 
-// early reports whether a cluster that is stuck may be one that was repaired just now.
-func (r Rollout) early(now time.Time) bool {
+// isInGracePeriod reports whether a cluster that is stuck may be one that was repaired just now.
+func (r Rollout) isInGracePeriod(now time.Time) bool {
 	return now.Before(r.Begun.Add(r.gracePeriod()))
 }
 
@@ -241,20 +241,20 @@ func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool, now time.Time)
 	switch {
 	case row.Paused != "":
 		return fateSkipped, "it is paused: " + row.Paused, time.Time{}
-	case row.Hold != "" && releasable(row.Hold, r.Options) && !ours:
+	case row.Hold != "" && canRelease(row.Hold, r.Options) && !ours:
 		return fateToDo, "", time.Time{}
 	case row.Hold != "" && !patient:
 		return fateSkipped, "it is held: " + row.Hold, time.Time{}
-	case row.Stuck != "" && !r.early(now):
+	case row.Stuck != "" && !r.isInGracePeriod(now):
 		return fateFailed, row.Stuck, time.Time{}
-	case ours && !patient && untaken(row):
+	case ours && !patient && isUnreported(row):
 		return fateFailed, unseen, time.Time{}
 	}
 	return fateRunning, "", time.Time{}
 }
 
-// untaken reports whether no operator has said anything since the cluster was enabled.
-func untaken(row v1.FleetCluster) bool {
+// isUnreported reports whether no operator has said anything since the cluster was enabled.
+func isUnreported(row v1.FleetCluster) bool {
 	return row.Phase == "" || row.Phase == kubermaticv1.PhaseNotNeeded
 }
 

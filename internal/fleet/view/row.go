@@ -133,7 +133,7 @@ func Row(o Object, twice bool) v1.FleetCluster {
 		row.Paused = cmp.Or(c.Spec.PauseReason, "paused")
 	}
 	if stuck := c.Status.Conditions[kubermaticv1.ConditionStuck]; stuck.Status == corev1.ConditionTrue &&
-		moving(row.Phase) {
+		canGetStuck(row.Phase) {
 		row.Stuck = cmp.Or(stuck.Message, "the phase takes too long")
 	}
 	row.Standing = standingOf(c, row)
@@ -153,8 +153,8 @@ func hold(annotations map[string]string) string {
 	return ""
 }
 
-// moving are the phases in which something is waited for that may take too long.
-func moving(phase string) bool {
+// canGetStuck are the phases in which something is waited for that may take too long.
+func canGetStuck(phase string) bool {
 	return phase != kubermaticv1.PhaseCompleted && phase != kubermaticv1.PhaseNotNeeded &&
 		phase != kubermaticv1.PhaseFailed &&
 		phase != ""

@@ -166,7 +166,7 @@ func leftBecause(row v1.FleetCluster, refusals []string, o v1.FleetOptions) stri
 		return ""
 	case row.Paused != "":
 		return "it is paused: " + row.Paused
-	case row.Hold != "" && !releasable(row.Hold, o):
+	case row.Hold != "" && !canRelease(row.Hold, o):
 		return "it is held: " + row.Hold
 	case len(refusals) > 0:
 		return "refused: " + strings.Join(refusals, "; ")
@@ -174,7 +174,7 @@ func leftBecause(row v1.FleetCluster, refusals []string, o v1.FleetOptions) stri
 	return ""
 }
 
-func releasable(hold string, o v1.FleetOptions) bool {
+func canRelease(hold string, o v1.FleetOptions) bool {
 	return o.ReleaseHolds || strings.HasPrefix(hold, FleetHold)
 }
 

@@ -59,7 +59,7 @@ func possible(row v1.FleetCluster) []ActionName {
 	} else {
 		out = append(out, unheld(row)...)
 	}
-	if row.External && !row.RestartsMachines && (waits(row) || row.Standing == v1.StandingMigrating) {
+	if row.External && !row.RestartsMachines && (isStalled(row) || row.Standing == v1.StandingMigrating) {
 		out = append(out, RestartMachines)
 	}
 	return out
@@ -70,7 +70,7 @@ func unheld(row v1.FleetCluster) []ActionName {
 	switch {
 	case row.Standing == v1.StandingNotEnabled:
 		return []ActionName{Start, Hold}
-	case !waits(row):
+	case !isStalled(row):
 		return nil
 	case row.External && row.Confirmed && row.Standing != v1.StandingFailed:
 		return []ActionName{Hold, Confirm}
@@ -78,8 +78,8 @@ func unheld(row v1.FleetCluster) []ActionName {
 	return []ActionName{Hold}
 }
 
-// waits reports whether a cluster's migration was asked for and does not go on.
-func waits(row v1.FleetCluster) bool {
+// isStalled reports whether a cluster's migration was asked for and does not go on.
+func isStalled(row v1.FleetCluster) bool {
 	return row.Standing == v1.StandingWaiting || row.Standing == v1.StandingBlocked || row.Standing == v1.StandingFailed
 }
 
@@ -101,8 +101,8 @@ type Preview struct {
 	SHA256 string `json:"sha256"`
 }
 
-// asked is the action that a request is about, if this person may do it now.
-func (s *server) asked(r *http.Request, p *person) (view.Object, ActionName, error) {
+// requestedAction is the action that a request is about, if this person may do it now.
+func (s *server) requestedAction(r *http.Request, p *person) (view.Object, ActionName, error) {
 	if !s.EnableActions {
 		return view.Object{}, "", &refusal{
 			http.StatusForbidden,
@@ -128,14 +128,14 @@ func (s *server) asked(r *http.Request, p *person) (view.Object, ActionName, err
 }
 
 func (s *server) preview(w http.ResponseWriter, r *http.Request, p *person) {
-	object, action, err := s.asked(r, p)
+	object, action, err := s.requestedAction(r, p)
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	shown, _, err := s.prepare(r.Context(), object, action, p, r.URL.Query().Get("reason"))
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	s.write(w, http.StatusOK, shown)
@@ -147,18 +147,18 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, p *person) {
 		SHA256 string `json:"sha256"`
 		Reason string `json:"reason"`
 	}
-	object, action, err := s.asked(r, p)
+	object, action, err := s.requestedAction(r, p)
 	if err == nil {
 		err = readJSON(w, r, &body)
 	}
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	shown, change, err := s.prepare(r.Context(), object, action, p, body.Reason)
 	switch {
 	case err != nil:
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	case shown.SHA256 != body.SHA256:
 		s.write(
@@ -183,7 +183,7 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, p *person) {
 			"error",
 			mask.Error(err),
 		)
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	s.Log.Info(
@@ -369,7 +369,7 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change
 	switch {
 	case err != nil:
 		return &refusal{http.StatusBadGateway, "whether the handover was begun cannot be read: " + mask.Error(err)}
-	case begunBefore(status):
+	case hasStarted(status):
 		shown.Effects = append(
 			shown.Effects,
 			fmt.Sprintf(
@@ -402,8 +402,8 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change
 	return nil
 }
 
-// begunBefore reports whether a part was begun and is not back as it was: its journal has the plan that counts.
-func begunBefore(s v1.Status) bool {
+// hasStarted reports whether a part was begun and is not back as it was: its journal has the plan that counts.
+func hasStarted(s v1.Status) bool {
 	switch s.Phase {
 	case v1.StateApplied, v1.StateRollingBack:
 		return true

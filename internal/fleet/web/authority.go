@@ -60,8 +60,8 @@ func newAuthority(kube kubernetes.Interface, c clock.PassiveClock) *authority {
 	return &authority{kube: kube, clock: c, turn: make(chan struct{}, questions), known: map[string]answer{}}
 }
 
-// remember returns what is remembered, or asks for it.
-func (a *authority) remember(
+// getAnswer returns what is remembered, or asks for it.
+func (a *authority) getAnswer(
 	ctx context.Context,
 	key string,
 	ask func(context.Context) (answer, error),
@@ -105,7 +105,7 @@ func (a *authority) remember(
 // who is whose token this is; nil for a token of no user.
 func (a *authority) who(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	sum := sha256.Sum256([]byte(token))
-	got, err := a.remember(ctx, "who "+hex.EncodeToString(sum[:]), func(ctx context.Context) (answer, error) {
+	got, err := a.getAnswer(ctx, "who "+hex.EncodeToString(sum[:]), func(ctx context.Context) (answer, error) {
 		review, err := a.kube.AuthenticationV1().
 			TokenReviews().
 			Create(
@@ -137,7 +137,7 @@ func (a *authority) may(ctx context.Context, p *person, verb string, key view.Ke
 	sum := sha256.Sum256(
 		fmt.Appendf(nil, "%q %q %q %q %q %q %q", p.Username, p.UID, p.Groups, p.Extra, verb, key.Group, key.Name),
 	)
-	got, err := a.remember(ctx, "may "+hex.EncodeToString(sum[:]), func(ctx context.Context) (answer, error) {
+	got, err := a.getAnswer(ctx, "may "+hex.EncodeToString(sum[:]), func(ctx context.Context) (answer, error) {
 		extra := map[string]authorizationv1.ExtraValue{}
 		for k, v := range p.Extra {
 			extra[k] = authorizationv1.ExtraValue(v)

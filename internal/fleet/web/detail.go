@@ -35,8 +35,8 @@ type turns struct {
 	taken map[string]chan struct{} // closed when the look has ended
 }
 
-// take waits for the turn of a cluster; done ends it.
-func (t *turns) take(ctx context.Context, key string) (done func(), err error) {
+// waitForTurn waits for the turn of a cluster; done ends it.
+func (t *turns) waitForTurn(ctx context.Context, key string) (done func(), err error) {
 	for {
 		t.mu.Lock()
 		before := t.taken[key]
@@ -65,7 +65,7 @@ func (t *turns) take(ctx context.Context, key string) (done func(), err error) {
 
 // opened is a control plane to look at, when it is its turn and there is a place among the looks; done gives both back.
 func (s *server) opened(ctx context.Context, o view.Object) (_ context.Context, plane Plane, done func(), err error) {
-	ended, err := s.turns.take(ctx, o.Cluster.Name)
+	ended, err := s.turns.waitForTurn(ctx, o.Cluster.Name)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -119,7 +119,7 @@ type PartStatus struct {
 func (s *server) detail(w http.ResponseWriter, r *http.Request, p *person) {
 	object, twice, err := s.find(r, p, "get")
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	d := Detail{Cluster: view.Row(object, twice), Timeline: []v1.TimelineEntry{}, Actions: []ActionName{}}
@@ -298,12 +298,12 @@ func (s *server) check(w http.ResponseWriter, r *http.Request, p *person) {
 		err = &refusal{http.StatusNotImplemented, "this operator opens no control planes for the page"}
 	}
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	report, err := s.checked(r.Context(), object)
 	if err != nil {
-		s.fail(w, &refusal{http.StatusBadGateway, mask.Error(err)})
+		s.writeError(w, &refusal{http.StatusBadGateway, mask.Error(err)})
 		return
 	}
 	s.write(w, http.StatusOK, report)

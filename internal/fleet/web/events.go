@@ -46,13 +46,13 @@ func (s *server) events(w http.ResponseWriter, r *http.Request, p *person) {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		s.fail(w, &refusal{http.StatusServiceUnavailable, "too many pages are open"})
+		s.writeError(w, &refusal{http.StatusServiceUnavailable, "too many pages are open"})
 		return
 	}
 	changed := s.Clusters.Changed(r.Context()) // before the first look, so that nothing is missed between the two
 	status, err := s.seen(r.Context(), p)
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -61,11 +61,12 @@ func (s *server) events(w http.ResponseWriter, r *http.Request, p *person) {
 	if out.send("fleet", whole{status, overallOf(status)}) != nil {
 		return
 	}
-	s.follow(r, p, out, changed, rowsOf(status))
+	s.streamChanges(r, p, out, changed, rowsOf(status))
 }
 
-// follow sends what changes until the browser goes, the request ends or the listener loses the right.
-func (s *server) follow(r *http.Request, p *person, out stream, changed <-chan struct{}, last map[string][]byte) {
+// streamChanges sends what changes until the browser goes, the request ends or the listener loses the right.
+func (s *server) streamChanges(r *http.Request, p *person, out stream, changed <-chan struct{},
+	last map[string][]byte) {
 	beat := s.Clock.NewTicker(beating)
 	defer beat.Stop()
 	for {
@@ -74,7 +75,7 @@ func (s *server) follow(r *http.Request, p *person, out stream, changed <-chan s
 		case <-r.Context().Done():
 			return
 		case <-changed:
-			if !s.pause(r, collecting) {
+			if !s.waitFor(r, collecting) {
 				return
 			}
 		case <-beat.C():
@@ -104,8 +105,8 @@ func (s *server) follow(r *http.Request, p *person, out stream, changed <-chan s
 	}
 }
 
-// pause waits; false when the request ended meanwhile.
-func (s *server) pause(r *http.Request, d time.Duration) bool {
+// waitFor waits; false when the request ended meanwhile.
+func (s *server) waitFor(r *http.Request, d time.Duration) bool {
 	t := s.Clock.NewTimer(d)
 	defer t.Stop()
 	select {

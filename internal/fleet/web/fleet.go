@@ -15,7 +15,7 @@ import (
 func (s *server) fleet(w http.ResponseWriter, r *http.Request, p *person) {
 	status, err := s.seen(r.Context(), p)
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	s.write(w, http.StatusOK, status)

@@ -25,7 +25,7 @@ func (s *server) asset(w http.ResponseWriter, r *http.Request) { s.embedded(w, r
 func (s *server) embedded(w http.ResponseWriter, name string) {
 	data, err := assets.ReadFile(path.Join("assets", path.Base(name)))
 	if err != nil {
-		s.fail(w, &refusal{http.StatusNotFound, "there is nothing here"})
+		s.writeError(w, &refusal{http.StatusNotFound, "there is nothing here"})
 		return
 	}
 	w.Header().Set("Content-Type", kinds[path.Ext(name)])

@@ -52,12 +52,12 @@ func newServer(o Options) *server {
 		"POST /api/session":                                  s.login,
 		"GET /api/session":                                   s.session,
 		"DELETE /api/session":                                s.logout,
-		"GET /api/clusters":                                  s.known(s.fleet),
-		"GET /api/events":                                    s.known(s.events),
-		"GET /api/clusters/{group}/{name}":                   s.known(s.detail),
-		"GET /api/clusters/{group}/{name}/check":             s.known(s.check),
-		"GET /api/clusters/{group}/{name}/actions/{action}":  s.known(s.preview),
-		"POST /api/clusters/{group}/{name}/actions/{action}": s.known(s.act),
+		"GET /api/clusters":                                  s.requireUser(s.fleet),
+		"GET /api/events":                                    s.requireUser(s.events),
+		"GET /api/clusters/{group}/{name}":                   s.requireUser(s.detail),
+		"GET /api/clusters/{group}/{name}/check":             s.requireUser(s.check),
+		"GET /api/clusters/{group}/{name}/actions/{action}":  s.requireUser(s.preview),
+		"POST /api/clusters/{group}/{name}/actions/{action}": s.requireUser(s.act),
 	} {
 		s.mux.HandleFunc(pattern, handle)
 	}
@@ -76,7 +76,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
 	h.Set("Cache-Control", "no-store")
 	if err := s.origin.Check(r); err != nil {
-		s.fail(w, &refusal{http.StatusForbidden, "the request comes from another site"})
+		s.writeError(w, &refusal{http.StatusForbidden, "the request comes from another site"})
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -91,8 +91,8 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.words }
 
-// fail answers with an error as JSON.
-func (s *server) fail(w http.ResponseWriter, err error) {
+// writeError answers with an error as JSON.
+func (s *server) writeError(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	var no *refusal
 	if errors.As(err, &no) {
@@ -121,16 +121,16 @@ func (s *server) write(w http.ResponseWriter, code int, doc any) {
 	_, _ = w.Write(data) // the client is gone
 }
 
-// known lets authenticated users through.
-func (s *server) known(handle func(http.ResponseWriter, *http.Request, *person)) http.HandlerFunc {
+// requireUser lets authenticated users through.
+func (s *server) requireUser(handle func(http.ResponseWriter, *http.Request, *person)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.identify(r)
 		if err != nil {
-			s.fail(w, err)
+			s.writeError(w, err)
 			return
 		}
 		if err := p.genuine(r); err != nil {
-			s.fail(w, err)
+			s.writeError(w, err)
 			return
 		}
 		handle(w, r, p)

@@ -80,7 +80,7 @@ func (s *sessions) get(id string) *session {
 	return found
 }
 
-func (s *sessions) end(id string) {
+func (s *sessions) endSession(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byID, id)
@@ -133,7 +133,7 @@ func (s *server) identify(r *http.Request) (*person, error) {
 		return nil, err
 	case user == nil:
 		if of != nil {
-			s.sessions.end(cookieOf(r))
+			s.sessions.endSession(cookieOf(r))
 		}
 		return nil, nobody
 	}
@@ -174,12 +174,12 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 		Token string `json:"token"`
 	}
 	if err := readJSON(w, r, &body); err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	token := strings.TrimSpace(body.Token)
 	if token == "" || strings.ContainsAny(token, " \t\r\n") {
-		s.fail(w, &refusal{http.StatusUnauthorized, "that is no token"})
+		s.writeError(w, &refusal{http.StatusUnauthorized, "that is no token"})
 		return
 	}
 	user, err := s.auth.who(r.Context(), token)
@@ -187,10 +187,10 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 		err = &refusal{http.StatusUnauthorized, "the seed does not know this token: it may have expired"}
 	}
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
-	s.sessions.end(cookieOf(r))
+	s.sessions.endSession(cookieOf(r))
 	id, made := s.sessions.openSession(token)
 	setCookie(w, r, id)
 	s.Log.Info("signed in to the page", "user", user.Username)
@@ -219,7 +219,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 func (s *server) session(w http.ResponseWriter, r *http.Request) {
 	p, err := s.identify(r)
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	s.write(w, http.StatusOK, s.signedIn(p))
@@ -228,11 +228,11 @@ func (s *server) session(w http.ResponseWriter, r *http.Request) {
 func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 	if p, err := s.identify(r); err == nil {
 		if err := p.genuine(r); err != nil {
-			s.fail(w, err)
+			s.writeError(w, err)
 			return
 		}
 	}
-	s.sessions.end(cookieOf(r))
+	s.sessions.endSession(cookieOf(r))
 	setCookie(w, r, "")
 	s.write(w, http.StatusOK, map[string]string{"user": ""})
 }

@@ -176,7 +176,7 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "reading the call: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	if !kept(method) {
+	if !keepsResult(method) {
 		_, _ = w.Write(a.answer(r.Context(), method, req))
 		return
 	}
@@ -192,16 +192,16 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *Agent) answer(ctx context.Context, method string, req Request) []byte {
-	out, err := a.call(ctx, method, req)
+	out, err := a.handleCall(ctx, method, req)
 	root := a.Root
 	if method == MethodUnit {
 		root = hostRoot
 	}
 	out.Error = encodeError(err, root)
-	return encode(out)
+	return encodeAnswer(out)
 }
 
-func (a *Agent) call(ctx context.Context, method string, req Request) (out Answer, err error) {
+func (a *Agent) handleCall(ctx context.Context, method string, req Request) (out Answer, err error) {
 	switch method {
 	case MethodHello:
 		out.Hello = &Hello{Protocol: Protocol, Now: time.Now(), Clock: a.Clock()}
@@ -227,7 +227,7 @@ func (a *Agent) call(ctx context.Context, method string, req Request) (out Answe
 		}
 		out.Data, err = a.host.Run(ctx, *req.Command)
 	case MethodWrite, MethodRemove, MethodUnit:
-		err = a.change(ctx, method, req)
+		err = a.handleChange(ctx, method, req)
 	default:
 		err = fmt.Errorf(
 			"method %q is not known here: the image is of another version; name the right one with --host-image",
@@ -237,8 +237,8 @@ func (a *Agent) call(ctx context.Context, method string, req Request) (out Answe
 	return out, err
 }
 
-// change does what the agent was started for, and nothing else.
-func (a *Agent) change(ctx context.Context, method string, req Request) error {
+// handleChange does what the agent was started for, and nothing else.
+func (a *Agent) handleChange(ctx context.Context, method string, req Request) error {
 	if late := a.Clock() - req.Until; req.Until != 0 && late > 0 {
 		return fmt.Errorf(
 			"host %s was asked for a change %s too late, so that it was not begun: %w",

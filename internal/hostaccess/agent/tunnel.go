@@ -23,7 +23,7 @@ func (a *Agent) dial(w http.ResponseWriter, r *http.Request) {
 	conn, err := dialer.DialContext(r.Context(), network, address)
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
-		_, _ = w.Write(encode(Answer{Error: encodeError(err, a.Root)}))
+		_, _ = w.Write(encodeAnswer(Answer{Error: encodeError(err, a.Root)}))
 		return
 	}
 	defer conn.Close() //nolint:errcheck // what was written has been answered, or never will be

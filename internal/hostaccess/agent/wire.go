@@ -91,12 +91,12 @@ func Changes(method string) bool {
 	return method == MethodWrite || method == MethodRemove || method == MethodUnit
 }
 
-// kept tells the methods whose results are kept: those that change something, or whose repetition could.
-func kept(method string) bool {
+// keepsResult tells the methods whose results are kept: those that change something, or whose repetition could.
+func keepsResult(method string) bool {
 	return Changes(method) || method == MethodRun
 }
 
-func encode(a Answer) []byte {
+func encodeAnswer(a Answer) []byte {
 	data, err := json.Marshal(a)
 	if err != nil { // names of files that are no text are replaced, so nothing here can fail
 		data, _ = json.Marshal(Answer{Error: &Error{Message: "encoding the answer: " + err.Error()}})

@@ -117,14 +117,14 @@ func (l *Host) ReadFile(ctx context.Context, p string) (hostaccess.File, error) 
 		return hostaccess.File{}, err
 	}
 	defer root.Close() //nolint:errcheck // a directory that was read
-	out, err := read(root, inside)
+	out, err := readRegular(root, inside)
 	if err != nil {
 		return hostaccess.File{}, l.explain("reading", p, err)
 	}
 	return out, nil
 }
 
-func read(root *os.Root, inside string) (hostaccess.File, error) {
+func readRegular(root *os.Root, inside string) (hostaccess.File, error) {
 	// O_NONBLOCK: a FIFO in a manifests directory must not hang the reader.
 	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -99,7 +99,7 @@ func (l *Host) real(root *os.Root, inside string, final bool) (string, error) {
 		}
 		rest = append(split(to), rest...)
 	}
-	if !l.mounted(at) {
+	if !l.isMounted(at) {
 		return "", fmt.Errorf("/%s is reached through /%s: %w", strings.TrimPrefix(inside, "/"), at, ErrOutside)
 	}
 	return at, nil
@@ -111,8 +111,8 @@ func split(p string) []string {
 	return slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" || s == "." })
 }
 
-// mounted reports whether a path, relative to the root, is in what is mounted.
-func (l *Host) mounted(inside string) bool {
+// isMounted reports whether a path, relative to the root, is in what is mounted.
+func (l *Host) isMounted(inside string) bool {
 	return l.parts == nil ||
 		slices.ContainsFunc(l.parts, func(part string) bool { return Within(part, path.Join("/", inside)) })
 }

@@ -135,7 +135,7 @@ func readNames(dir string) ([]string, error) {
 // meanwhile.
 func (l *Host) processOf(pid int, component string) (v1.Process, bool, error) {
 	root, err := os.OpenRoot(filepath.Join(l.proc, strconv.Itoa(pid)))
-	if ended(err) {
+	if isVanished(err) {
 		return v1.Process{}, false, nil
 	}
 	if err != nil {
@@ -151,9 +151,9 @@ func (l *Host) processOf(pid int, component string) (v1.Process, bool, error) {
 	}
 	own, err := l.isOwnProcess(root, thread)
 	switch {
-	case ended(err):
+	case isVanished(err):
 		return v1.Process{}, false, nil
-	case err != nil && errors.Is(err, fs.ErrPermission) && l.foreign(root):
+	case err != nil && errors.Is(err, fs.ErrPermission) && l.isForeign(root):
 		return v1.Process{}, false, nil
 	case err != nil:
 		return v1.Process{}, false, fmt.Errorf(
@@ -179,9 +179,9 @@ func runs(program, name string) bool {
 	return program == name || name == component.CCM && strings.HasSuffix(program, "-"+name)
 }
 
-// foreign reports whether a process runs as a user who owns neither the host's directory nor what makes it a host. It
+// isForeign reports whether a process runs as a user who owns neither the host's directory nor what makes it a host. It
 // is false when in doubt.
-func (l *Host) foreign(root *os.Root) bool {
+func (l *Host) isForeign(root *os.Root) bool {
 	status, err := root.ReadFile("status")
 	if err != nil {
 		return false
@@ -219,7 +219,7 @@ func commandLine(root *os.Root) ([]string, string, error) {
 		return args, ".", err
 	}
 	tasks, err := root.Open("task")
-	if ended(err) {
+	if isVanished(err) {
 		return nil, "", nil
 	}
 	if err != nil {
@@ -227,7 +227,7 @@ func commandLine(root *os.Root) ([]string, string, error) {
 	}
 	defer tasks.Close() //nolint:errcheck // opened for reading
 	threads, err := tasks.Readdirnames(-1)
-	if err != nil && !ended(err) {
+	if err != nil && !isVanished(err) {
 		return nil, "", err
 	}
 	for _, t := range threads {
@@ -241,7 +241,7 @@ func commandLine(root *os.Root) ([]string, string, error) {
 
 func readArgs(root *os.Root, thread string) ([]string, error) {
 	data, err := root.ReadFile(path.Join(thread, "cmdline"))
-	if ended(err) {
+	if isVanished(err) {
 		return nil, nil
 	}
 	if err != nil || len(data) == 0 {
@@ -261,18 +261,18 @@ func life(root *os.Root, thread string) (state string, startTicks uint64, err er
 			state, _, err = parseStat(data)
 		}
 	}
-	if ended(err) || dead(state) {
+	if isVanished(err) || isDead(state) {
 		return "", 0, nil
 	}
 	return state, startTicks, err
 }
 
-// ended reports whether a procfs entry vanished while it was read.
-func ended(err error) bool {
+// isVanished reports whether a procfs entry vanished while it was read.
+func isVanished(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }
 
-func dead(state string) bool { return state == "Z" || state == "X" || state == "x" }
+func isDead(state string) bool { return state == "Z" || state == "X" || state == "x" }
 
 // parseStat reads state and start time of /proc/PID/stat. The program's name stands in parentheses and may hold spaces
 // and parentheses.

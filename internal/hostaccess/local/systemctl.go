@@ -20,16 +20,16 @@ var _ hostaccess.Units = (*Host)(nil)
 
 // RestartKubelet implements hostaccess.Host.
 func (l *Host) RestartKubelet(ctx context.Context) error {
-	return l.change(ctx, "restarting the kubelet", "restart", component.Kubelet)
+	return l.runUnderLock(ctx, "restarting the kubelet", "restart", component.Kubelet)
 }
 
 // DaemonReload implements hostaccess.Units.
 func (l *Host) DaemonReload(ctx context.Context) error {
-	return l.change(ctx, "reloading the unit files", "daemon-reload")
+	return l.runUnderLock(ctx, "reloading the unit files", "daemon-reload")
 }
 
-// change is systemctl for what depends on the lock.
-func (l *Host) change(ctx context.Context, doing string, args ...string) error {
+// runUnderLock is systemctl for what depends on the lock.
+func (l *Host) runUnderLock(ctx context.Context, doing string, args ...string) error {
 	if err := hostaccess.CheckLock(ctx); err != nil {
 		return fmt.Errorf("%s on host %s: %w", doing, l.name, err)
 	}
@@ -56,7 +56,7 @@ func (l *Host) unit(ctx context.Context, doing, verb, unit string) error {
 	if !hostaccess.CheckUnitName.MatchString(unit) {
 		return fmt.Errorf("%s a unit on host %s: %q is no name of a unit", doing, l.name, unit)
 	}
-	err := l.change(ctx, doing+" "+unit, verb, unit)
+	err := l.runUnderLock(ctx, doing+" "+unit, verb, unit)
 	if err != nil && !errors.Is(err, hostaccess.ErrLockLost) {
 		err = fmt.Errorf("%w: look at it with \"journalctl -u %s\" on that host and run the same command again", err, unit)
 	}

@@ -66,11 +66,11 @@ func TestRestartKubeletEndsInTimeWithItsChildren(t *testing.T) {
 	}
 	until(t, "the script's child has ended", func() bool {
 		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-		if ended(err) {
+		if isVanished(err) {
 			return true
 		}
 		state, _, err := parseStat(stat)
-		return err == nil && dead(state)
+		return err == nil && isDead(state)
 	})
 }
 

@@ -202,7 +202,7 @@ func createTemp(root *os.Root, dir string) (*os.File, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if hostaccess.TryLockFile(f) && same(root, name, f) {
+		if hostaccess.TryLockFile(f) && isSameFile(root, name, f) {
 			return f, name, nil
 		}
 		_ = root.Remove(name) // where nothing can be locked, no sweeper finds it
@@ -215,7 +215,7 @@ func createTemp(root *os.Root, dir string) (*os.File, string, error) {
 // locks would be filled.
 const lockTries = 100
 
-func same(root *os.Root, name string, f *os.File) bool {
+func isSameFile(root *os.Root, name string, f *os.File) bool {
 	byName, err := root.Lstat(name)
 	if err != nil {
 		return false
@@ -241,7 +241,7 @@ func sweep(root *os.Root, dir string) {
 		if err != nil {
 			continue
 		}
-		if hostaccess.TryLockFile(f) && same(root, name, f) {
+		if hostaccess.TryLockFile(f) && isSameFile(root, name, f) {
 			_ = root.Remove(name)
 		}
 		_ = f.Close()

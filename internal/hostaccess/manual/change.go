@@ -60,8 +60,8 @@ func (c *change) recordProcesses(ctx context.Context, m *manual) error {
 // program is what a unit runs.
 func (c *change) program() string { return strings.TrimSuffix(c.unit, ".service") }
 
-// missing says why the change does not show on the host; empty when it does. An error means that it is unknown.
-func (c *change) missing(ctx context.Context, m *manual) (string, error) {
+// missingEffect says why the change does not show on the host; empty when it does. An error means that it is unknown.
+func (c *change) missingEffect(ctx context.Context, m *manual) (string, error) {
 	switch c.kind {
 	case changeWrite, changeBackup:
 		return c.missingFile(ctx, m)
@@ -170,7 +170,7 @@ func (m *manual) waitsFor(ctx context.Context, queue []*change) string {
 		if c.kind == changeReload {
 			continue
 		}
-		why, err := c.missing(ctx, m)
+		why, err := c.missingEffect(ctx, m)
 		if err != nil {
 			return err.Error()
 		}

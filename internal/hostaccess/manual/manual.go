@@ -271,7 +271,7 @@ func (m *manual) left(ctx context.Context) ([]*change, error) {
 	var out []*change
 	files := false
 	for _, c := range m.queue {
-		why, err := c.missing(ctx, m)
+		why, err := c.missingEffect(ctx, m)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err // before anything is printed: a host that cannot be read would never show anything
 		}

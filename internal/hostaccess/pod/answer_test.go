@@ -93,7 +93,7 @@ func TestAnAnswerIsBoundedByTheMemoryThatItTakes(t *testing.T) {
 	defer s.close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = s.call(t.Context(), agent.MethodProcesses, "id", nil)
+	_, err = s.callOnce(t.Context(), agent.MethodProcesses, "id", nil)
 	runtime.ReadMemStats(&after)
 	took := after.TotalAlloc - before.TotalAlloc
 	t.Logf("%d KiB of answer: %d MiB allocated in all", len(lies)>>10, took>>20)
@@ -165,7 +165,7 @@ func TestASessionWithAnAgentOfNoUseIsOpenedOnce(t *testing.T) {
 // TestTheWordsOfAnAnswerAreCut: root on a worker answers in place of the agent, and what it says goes into the journal.
 func TestTheWordsOfAnAnswerAreCut(t *testing.T) {
 	long := strings.Repeat("x", 8<<20)
-	_, undecoded := decode([]byte(`{"error":{"message":7,"is":"` + long + `"}}`))
+	_, undecoded := decodeAnswer([]byte(`{"error":{"message":7,"is":"` + long + `"}}`))
 	for name, err := range map[string]error{
 		"an answer that cannot be read": undecoded,
 		"a refusal to connect":          refusal(&http.Response{StatusCode: http.StatusBadGateway, Body: io.NopCloser(strings.NewReader(long))}),
@@ -177,7 +177,7 @@ func TestTheWordsOfAnAnswerAreCut(t *testing.T) {
 	}
 	failing := &session{clock: remoteClock{}, client: &http.Transport{}}
 	failing.client.RegisterProtocol("http", status500(long))
-	if _, err := failing.call(t.Context(), agent.MethodHello, "x", nil); err == nil || !strings.Contains(err.Error(), "status 500: xxx") || len(err.Error()) > 2*maxWords {
+	if _, err := failing.callOnce(t.Context(), agent.MethodHello, "x", nil); err == nil || !strings.Contains(err.Error(), "status 500: xxx") || len(err.Error()) > 2*maxWords {
 		t.Errorf("a call: %.200v", err)
 	}
 }

@@ -80,7 +80,7 @@ func (c *podSession) get(ctx context.Context) (*session, int, error) {
 		case c.closed:
 			c.mu.Unlock()
 			return nil, 0, errClosed
-		case c.answers():
+		case c.hasSession():
 			s, n := c.session, c.generation
 			c.mu.Unlock()
 			return s, n, nil
@@ -110,8 +110,8 @@ func (c *podSession) get(ctx context.Context) (*session, int, error) {
 	}
 }
 
-// answers reports whether there is a session. The carrier is locked.
-func (c *podSession) answers() bool { return c.session != nil && !c.session.isOver() }
+// hasSession reports whether there is a session. The carrier is locked.
+func (c *podSession) hasSession() bool { return c.session != nil && !c.session.isOver() }
 
 // beginOpening has a session opened, unless that is under way. The carrier is locked.
 func (c *podSession) beginOpening() *opening {
@@ -272,9 +272,9 @@ func (a *access) discard(name string) error {
 	return a.deletePod(ctx, name)
 }
 
-// call asks the agent once, however often sessions break. A call that may not be repeated, and whose pod was lost while
-// it was under way, is an error.
-func (c *podSession) call(ctx context.Context, method string, req agent.Request) (agent.Answer, error) {
+// callAgent asks the agent once, however often sessions break. A call that may not be repeated, and whose pod was lost
+// while it was under way, is an error.
+func (c *podSession) callAgent(ctx context.Context, method string, req agent.Request) (agent.Answer, error) {
 	random := make([]byte, 16)
 	if _, err := rand.Read(random); err != nil {
 		return agent.Answer{}, fmt.Errorf("asking host %s: %w", c.node, err)
@@ -288,7 +288,7 @@ func (c *podSession) call(ctx context.Context, method string, req agent.Request)
 		if err != nil {
 			return agent.Answer{}, c.unreachable(ctx, limited, err)
 		}
-		if asked != 0 && asked != generation && !repeatable(method) {
+		if asked != 0 && asked != generation && !canRepeat(method) {
 			return agent.Answer{}, fmt.Errorf(
 				"the pod on host %s was lost while it did what was asked (%s): whether that was done is not known; run the same command again, which looks first",
 				c.node,
@@ -300,14 +300,14 @@ func (c *podSession) call(ctx context.Context, method string, req agent.Request)
 			return agent.Answer{}, err
 		}
 		asked = generation
-		answer, err := s.call(limited, method, hex.EncodeToString(random), body)
+		answer, err := s.callOnce(limited, method, hex.EncodeToString(random), body)
 		switch {
 		case err == nil:
 			return answer, answer.Error.Err()
 		case !errors.Is(err, errBroken):
 			return agent.Answer{}, c.unreachable(ctx, limited, err)
 		}
-		c.drop(s)
+		c.dropSession(s)
 	}
 }
 
@@ -330,9 +330,9 @@ func (c *podSession) encode(ctx context.Context, s *session, method string, req 
 	return body, nil
 }
 
-// repeatable reports whether a call may be done twice: looking may, and so may writing the same bytes or removing a
+// canRepeat reports whether a call may be done twice: looking may, and so may writing the same bytes or removing a
 // file that is gone.
-func repeatable(method string) bool { return method != agent.MethodUnit && method != agent.MethodRun }
+func canRepeat(method string) bool { return method != agent.MethodUnit && method != agent.MethodRun }
 
 // limit is how long a call may take with all its attempts.
 func (c *podSession) limit(method string, req agent.Request) time.Duration {
@@ -383,12 +383,12 @@ func (c *podSession) dial(ctx context.Context, network, address string) (net.Con
 		if !errors.Is(err, errBroken) {
 			return conn, err
 		}
-		c.drop(s)
+		c.dropSession(s)
 	}
 }
 
-// drop closes a session that broke, so that the next call opens another one.
-func (c *podSession) drop(s *session) {
+// dropSession closes a session that broke, so that the next call opens another one.
+func (c *podSession) dropSession(s *session) {
 	s.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -402,13 +402,13 @@ func (c *podSession) drop(s *session) {
 // of the others, whose agents would end.
 func (c *podSession) ping(ctx context.Context) {
 	c.mu.Lock()
-	wanted, answers := !c.closed && c.failed == nil, c.answers()
+	wanted, answers := !c.closed && c.failed == nil, c.hasSession()
 	if wanted && !answers && c.pod != "" {
 		c.beginOpening() //nolint:contextcheck // see get
 	}
 	c.mu.Unlock()
 	if wanted && answers {
-		_, _ = c.call(ctx, agent.MethodHello, agent.Request{}) // the next caller for the host learns what is wrong
+		_, _ = c.callAgent(ctx, agent.MethodHello, agent.Request{}) // the next caller for the host learns what is wrong
 	}
 }
 

@@ -100,7 +100,7 @@ func newHost(a *access, name string) *host {
 func (h *host) Name() string { return h.name }
 
 func (h *host) ReadFile(ctx context.Context, p string) (hostaccess.File, error) {
-	out, err := h.look.call(ctx, agent.MethodRead, agent.Request{Path: p})
+	out, err := h.look.callAgent(ctx, agent.MethodRead, agent.Request{Path: p})
 	if err != nil {
 		return hostaccess.File{}, err
 	}
@@ -108,28 +108,28 @@ func (h *host) ReadFile(ctx context.Context, p string) (hostaccess.File, error) 
 }
 
 func (h *host) List(ctx context.Context, dir string) ([]string, error) {
-	out, err := h.look.call(ctx, agent.MethodList, agent.Request{Path: dir})
+	out, err := h.look.callAgent(ctx, agent.MethodList, agent.Request{Path: dir})
 	return out.Names, err
 }
 
 func (h *host) Processes(ctx context.Context, component string) ([]v1.Process, error) {
-	out, err := h.look.call(ctx, agent.MethodProcesses, agent.Request{Component: component})
+	out, err := h.look.callAgent(ctx, agent.MethodProcesses, agent.Request{Component: component})
 	return out.Processes, err
 }
 
 func (h *host) Digest(ctx context.Context, p string) (string, fs.FileMode, error) {
-	out, err := h.look.call(ctx, agent.MethodDigest, agent.Request{Path: p})
+	out, err := h.look.callAgent(ctx, agent.MethodDigest, agent.Request{Path: p})
 	return out.SHA256, out.Mode, err
 }
 
 // Run starts one of the host's own programs with the rights to look and no others.
 func (h *host) Run(ctx context.Context, c hostaccess.Command) ([]byte, error) {
-	out, err := h.look.call(ctx, agent.MethodRun, agent.Request{Command: &c})
+	out, err := h.look.callAgent(ctx, agent.MethodRun, agent.Request{Command: &c})
 	return out.Data, err
 }
 
 func (h *host) Active(ctx context.Context, unit string) (bool, error) {
-	out, err := h.look.call(ctx, agent.MethodActive, agent.Request{Unit: unit})
+	out, err := h.look.callAgent(ctx, agent.MethodActive, agent.Request{Unit: unit})
 	return out.Active, err
 }
 
@@ -142,7 +142,7 @@ func (h *host) WriteFile(ctx context.Context, p string, data []byte, mode fs.Fil
 	if err != nil {
 		return err
 	}
-	_, err = g.carrier.call(ctx, agent.MethodWrite, agent.Request{Path: inside, Data: data, Mode: mode})
+	_, err = g.carrier.callAgent(ctx, agent.MethodWrite, agent.Request{Path: inside, Data: data, Mode: mode})
 	return err
 }
 
@@ -151,7 +151,7 @@ func (h *host) Remove(ctx context.Context, p string) error {
 	if err != nil {
 		return err
 	}
-	_, err = g.carrier.call(ctx, agent.MethodRemove, agent.Request{Path: inside})
+	_, err = g.carrier.callAgent(ctx, agent.MethodRemove, agent.Request{Path: inside})
 	return err
 }
 
@@ -200,7 +200,7 @@ func (h *host) unit(ctx context.Context, req agent.Request) error {
 	if g == nil {
 		return fmt.Errorf("%s of %s on host %s: %w", req.Verb, req.Unit, h.name, agent.ErrNotGranted)
 	}
-	_, err := g.carrier.call(ctx, agent.MethodUnit, req)
+	_, err := g.carrier.callAgent(ctx, agent.MethodUnit, req)
 	return err
 }
 
@@ -211,7 +211,7 @@ const looks = 5
 func (h *host) Offset(ctx context.Context) (offset, uncertainty time.Duration, err error) {
 	for range looks {
 		asked := time.Now()
-		out, err := h.look.call(ctx, agent.MethodHello, agent.Request{})
+		out, err := h.look.callAgent(ctx, agent.MethodHello, agent.Request{})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -239,7 +239,7 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 	g := &grant{need: n, resolvedPaths: map[string]string{}}
 	var dirs []string
 	for _, p := range n.Write {
-		out, err := h.look.call(ctx, agent.MethodPlace, agent.Request{Path: p})
+		out, err := h.look.callAgent(ctx, agent.MethodPlace, agent.Request{Path: p})
 		if err != nil {
 			return nil, err
 		}

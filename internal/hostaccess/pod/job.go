@@ -35,7 +35,7 @@ func job(namespace, run, image, owner string, ttl time.Duration) *batchv1.Job {
 			Annotations: map[string]string{AnnotationHolder: owner},
 		},
 		Spec: batchv1.JobSpec{
-			Completions: ptr.To[int32](0), Parallelism: ptr.To[int32](0), TTLSecondsAfterFinished: ptr.To(seconds(ttl)),
+			Completions: ptr.To[int32](0), Parallelism: ptr.To[int32](0), TTLSecondsAfterFinished: ptr.To(ceilSeconds(ttl)),
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 				RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false),
 				Containers: []corev1.Container{{Name: "none", Image: image, Command: []string{program, "version"}}}, // never run
@@ -44,7 +44,7 @@ func job(namespace, run, image, owner string, ttl time.Duration) *batchv1.Job {
 	}
 }
 
-func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
+func ceilSeconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
 
 // own makes the Job.
 func (a *access) own(ctx context.Context) error {
@@ -90,24 +90,24 @@ func (a *access) ownAgain(ctx context.Context, was types.UID) error {
 }
 
 func (a *access) renew(ctx context.Context, ttl time.Duration) (*batchv1.Job, error) {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": seconds(ttl)}})
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": ceilSeconds(ttl)}})
 	if err != nil {
 		return nil, err
 	}
 	return a.Kube.BatchV1().Jobs(a.Namespace).Patch(ctx, jobName(a.run), mergePatch, patch, metav1.PatchOptions{})
 }
 
-// sweep takes away what dead commands have left. The pods of a live one are never touched. It is dead when it was a
-// process of this machine that has ended. It is also dead when its Job should have been gone for a minute by the API
-// server's own times.
-func (a *access) sweep(ctx context.Context) error {
+// removeLeftovers takes away what dead commands have left. The pods of a live one are never touched. It is dead when it
+// was a process of this machine that has ended. It is also dead when its Job should have been gone for a minute by the
+// API server's own times.
+func (a *access) removeLeftovers(ctx context.Context) error {
 	jobs, err := a.Kube.BatchV1().Jobs(a.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ownerLabel})
 	if err != nil {
 		return fmt.Errorf("looking for what earlier commands left: %w", err)
 	}
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if j.UID == a.job || !a.self.Dead(j.Annotations[AnnotationHolder]) && !expired(j, a.born) {
+		if j.UID == a.job || !a.self.Dead(j.Annotations[AnnotationHolder]) && !isExpired(j, a.born) {
 			continue
 		}
 		a.Tell(
@@ -120,8 +120,8 @@ func (a *access) sweep(ctx context.Context) error {
 	return nil
 }
 
-// expired reports whether a Job's time had passed a minute before now.
-func expired(j *batchv1.Job, now time.Time) bool {
+// isExpired reports whether a Job's time had passed a minute before now.
+func isExpired(j *batchv1.Job, now time.Time) bool {
 	if j.Spec.TTLSecondsAfterFinished == nil || now.IsZero() {
 		return false
 	}

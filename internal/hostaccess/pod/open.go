@@ -98,8 +98,8 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 	if err := a.own(ctx); err != nil {
 		return nil, nil, errors.Join(explainRefusal(err), a.close(ctx))
 	}
-	a.loops.Go(a.keep) //nolint:contextcheck // as long as the access is open; a large cluster is opened for longer than agents wait for somebody to ask
-	if err := a.sweep(ctx); err != nil {
+	a.loops.Go(a.keepAlive) //nolint:contextcheck // as long as the access is open; a large cluster is opened for longer than agents wait for somebody to ask
+	if err := a.removeLeftovers(ctx); err != nil {
 		a.Tell(err.Error())
 	}
 	all := make([]*host, len(names))
@@ -221,8 +221,8 @@ func (a *access) each(ctx context.Context, n int, do func(context.Context, int) 
 	return errors.Join(errs...)
 }
 
-// keep renews the Job and tells the agents that their client is still there, until the access is closed.
-func (a *access) keep() {
+// keepAlive renews the Job and tells the agents that their client is still there, until the access is closed.
+func (a *access) keepAlive() {
 	renew, ask := time.NewTicker(a.TTL/4), time.NewTicker(a.Idle/4)
 	defer renew.Stop()
 	defer ask.Stop()

@@ -52,7 +52,7 @@ func open(ctx context.Context, run executor, namespace, pod string) (*session, e
 	go func() {
 		said := &tail{}
 		err := run(living, namespace, pod, far.in, far.out, said)
-		s.end(err, said.String())
+		s.markEnded(err, said.String())
 		far.close()
 	}()
 	once := make(chan net.Conn, 1)
@@ -73,7 +73,7 @@ func open(ctx context.Context, run executor, namespace, pod string) (*session, e
 	}
 	hello, stop := context.WithTimeout(ctx, helloTimeout)
 	defer stop()
-	answer, err := s.call(hello, agent.MethodHello, "hello", nil)
+	answer, err := s.callOnce(hello, agent.MethodHello, "hello", nil)
 	if err == nil && (answer.Hello == nil || answer.Hello.Protocol != agent.Protocol) {
 		err = errOtherVersion
 	}
@@ -114,7 +114,7 @@ func (s *session) why(err error) error {
 	return err
 }
 
-func (s *session) end(err error, said string) {
+func (s *session) markEnded(err error, said string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -151,8 +151,8 @@ func (s *session) close() {
 // base64. A process with root on the host can answer in place of the agent.
 const maxAnswer = 64 << 20
 
-// call asks once. An error that is errBroken says nothing of what was done.
-func (s *session) call(ctx context.Context, method, id string, body []byte) (agent.Answer, error) {
+// callOnce asks once. An error that is errBroken says nothing of what was done.
+func (s *session) callOnce(ctx context.Context, method, id string, body []byte) (agent.Answer, error) {
 	var out agent.Answer
 	if body == nil {
 		body = []byte("{}")
@@ -177,15 +177,15 @@ func (s *session) call(ctx context.Context, method, id string, body []byte) (age
 	if resp.StatusCode != http.StatusOK {
 		return out, fmt.Errorf("asking the agent: status %d: %s", resp.StatusCode, oneLine(string(data)))
 	}
-	if out, err = decode(data); err != nil {
+	if out, err = decodeAnswer(data); err != nil {
 		return out, fmt.Errorf("asking the agent: %w", err)
 	}
 	s.clock.learn(out.Hello)
 	return out, nil
 }
 
-// decode reads an answer, unless it would take more memory than one of an agent.
-func decode(data []byte) (agent.Answer, error) {
+// decodeAnswer reads an answer, unless it would take more memory than one of an agent.
+func decodeAnswer(data []byte) (agent.Answer, error) {
 	_, err := jsonweight.Of(data, reflect.TypeFor[agent.Answer](), maxAnswer)
 	if _, heavy := errors.AsType[*jsonweight.TooHeavyError](err); heavy {
 		err = fmt.Errorf("its answer would take more than %d MiB of memory", maxAnswer>>20)

@@ -59,11 +59,11 @@ func TestWhoseTimeHasPassed(t *testing.T) {
 	made := metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made}, Spec: batchv1.JobSpec{TTLSecondsAfterFinished: ptr.To[int32](600)}}
 	for after, want := range map[time.Duration]bool{0: false, 10*time.Minute + 59*time.Second: false, 11*time.Minute + time.Second: true} {
-		if got := expired(j, made.Add(after)); got != want {
+		if got := isExpired(j, made.Add(after)); got != want {
 			t.Errorf("%s after it was made: %v", after, got)
 		}
 	}
-	if expired(j, time.Time{}) {
+	if isExpired(j, time.Time{}) {
 		t.Error("without knowing the time, nothing has passed")
 	}
 }

@@ -164,7 +164,7 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 			return lost
 		}
 		if err == nil {
-			if why := ended(p); why != "" {
+			if why := endReason(p); why != "" {
 				if time.Since(p.CreationTimestamp.Time) < c.a.Start && p.DeletionTimestamp == nil {
 					return c.refusedByNode(p, why)
 				}
@@ -178,7 +178,7 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 				reason, since = waiting.Reason, time.Now()
 			}
 			why, _ = c.a.reasons.Explain(ctx, c.a.Kube, p)
-			c.note(why.String())
+			c.recordWaitReason(why.String())
 			if err := c.hopeless(ctx, p, waiting, why.Why, time.Since(since), time.Since(begun)); err != nil {
 				return err
 			}
@@ -207,8 +207,8 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 	}
 }
 
-// note remembers what the pod is waited for, for those who wait.
-func (c *podSession) note(why string) {
+// recordWaitReason remembers what the pod is waited for, for those who wait.
+func (c *podSession) recordWaitReason(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.why = why
@@ -234,14 +234,14 @@ func (c *podSession) whyLost(ctx context.Context, name string, uid types.UID) er
 	if err != nil {
 		return nil
 	}
-	if why := ended(p); why != "" {
+	if why := endReason(p); why != "" {
 		return &lostError{why}
 	}
 	return nil
 }
 
-// ended says why a pod does not run any longer; empty when it does, or is about to.
-func ended(p *corev1.Pod) string {
+// endReason says why a pod does not run any longer; empty when it does, or is about to.
+func endReason(p *corev1.Pod) string {
 	var words []string
 	for _, w := range []string{p.Status.Reason, p.Status.Message} {
 		if w != "" {

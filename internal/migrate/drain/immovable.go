@@ -85,7 +85,7 @@ func inTreeVolumeOf(ctx context.Context, e *step.Env, p *corev1.Pod) (string, er
 	for _, c := range bound.Items {
 		name, uses := claims[c.Name]
 		if uses && slices.ContainsFunc(volumes.Items, func(v corev1.PersistentVolume) bool {
-			return v.Name == c.Spec.VolumeName && inTreeSource(v.Spec.PersistentVolumeSource)
+			return v.Name == c.Spec.VolumeName && isInTreeSource(v.Spec.PersistentVolumeSource)
 		}) {
 			return name + " of claim " + c.Name, nil
 		}
@@ -93,8 +93,8 @@ func inTreeVolumeOf(ctx context.Context, e *step.Env, p *corev1.Pod) (string, er
 	return "", nil
 }
 
-// inTreeSource tells a volume of a plugin that was in the kubelet: the same as inTreePlugins.
-func inTreeSource(s corev1.PersistentVolumeSource) bool {
+// isInTreeSource tells a volume of a plugin that was in the kubelet: the same as inTreePlugins.
+func isInTreeSource(s corev1.PersistentVolumeSource) bool {
 	return s.AWSElasticBlockStore != nil || s.AzureDisk != nil || s.Cinder != nil || s.GCEPersistentDisk != nil ||
 		s.VsphereVolume != nil
 }

@@ -132,7 +132,7 @@ func (h ObjectLocation) open(ctx context.Context) (*Journal, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the journal ConfigMap %s: %w", h.Describe(Name), err)
 	}
-	s, err := NewReader(h).follow(ctx, cm)
+	s, err := NewReader(h).readJournal(ctx, cm)
 	if err != nil {
 		return nil, err
 	}
@@ -276,12 +276,12 @@ func maskRecord(r v1.StepRecord) v1.StepRecord {
 func (j *Journal) Save(ctx context.Context, rec v1.StepRecord) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.take(rec)
+	j.setRecord(rec)
 	return j.write(ctx)
 }
 
-// take takes a record in, which the next write writes.
-func (j *Journal) take(rec v1.StepRecord) {
+// setRecord takes a record in, which the next write writes.
+func (j *Journal) setRecord(rec v1.StepRecord) {
 	rec = maskRecord(apart(rec))
 	at, found := j.placeOf(rec.ID)
 	if found {

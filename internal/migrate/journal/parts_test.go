@@ -371,7 +371,7 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 		for batch := range slices.Chunk(steps, atOnce) {
 			for _, lean := range []bool{false, true} {
 				for i, s := range batch {
-					j.take(largest(s, noon.Add(time.Duration(i)*time.Second), lean))
+					j.setRecord(largest(s, noon.Add(time.Duration(i)*time.Second), lean))
 					if i%every != 0 && i != len(batch)-1 {
 						continue
 					}
@@ -424,7 +424,7 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := NewReader(home).follow(t.Context(), cm)
+	whole, err := NewReader(home).readJournal(t.Context(), cm)
 	if err != nil {
 		t.Fatal(err)
 	}

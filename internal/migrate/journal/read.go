@@ -99,7 +99,7 @@ func NewReader(h ObjectLocation) *Reader {
 
 // Read reads the journal whose head is given; nil while the parts of one that has not begun are written.
 func (r *Reader) Read(ctx context.Context, cm *corev1.ConfigMap) (*v1.Journal, error) {
-	s, err := r.follow(ctx, cm)
+	s, err := r.readJournal(ctx, cm)
 	if err != nil || s.incomplete {
 		return nil, err
 	}
@@ -124,8 +124,8 @@ type stored struct {
 // before takes. The journal of 5,000 workers was measured to take 43 MiB at the end of its rollback.
 const maxMemory = 256 << 20
 
-// weigh takes what a piece of the journal will take from what is left of the memory for it.
-func (s *stored) weigh(raw []byte, into reflect.Type) (int64, error) {
+// reservePiece takes what a piece of the journal will take from what is left of the memory for it.
+func (s *stored) reservePiece(raw []byte, into reflect.Type) (int64, error) {
 	weight, err := jsonweight.Of(raw, into, s.left)
 	if heavy, is := errors.AsType[*jsonweight.TooHeavyError](err); is {
 		heavy.Limit = s.limit // of all pieces together, not what the ones before have left
@@ -134,8 +134,8 @@ func (s *stored) weigh(raw []byte, into reflect.Type) (int64, error) {
 	return weight, err
 }
 
-// take takes the weight of a piece that is remembered.
-func (s *stored) take(weight int64) error {
+// reserveWeight takes the weight of a piece that is remembered.
+func (s *stored) reserveWeight(weight int64) error {
 	if s.left -= weight; s.left < 0 {
 		return &jsonweight.TooHeavyError{Limit: s.limit}
 	}
@@ -145,9 +145,9 @@ func (s *stored) take(weight int64) error {
 // readTries is how often a journal is read that goes on while it is read.
 const readTries = 10
 
-// follow reads the journal of a head. When a part is not what the head says, the run has gone on, and there is a new
-// head.
-func (r *Reader) follow(ctx context.Context, cm *corev1.ConfigMap) (*stored, error) {
+// readJournal reads the journal of a head. When a part is not what the head says, the run has gone on, and there is a
+// new head.
+func (r *Reader) readJournal(ctx context.Context, cm *corev1.ConfigMap) (*stored, error) {
 	var gone *partError
 	for range readTries {
 		r.used = map[string]bool{}
@@ -194,7 +194,7 @@ func (r *Reader) assemble(ctx context.Context, cm *corev1.ConfigMap) (*stored, e
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
 	first := &stored{left: r.home.memoryLimit(), limit: r.home.memoryLimit()}
-	if _, err := first.weigh(raw, reflect.TypeFor[head]()); err != nil {
+	if _, err := first.reservePiece(raw, reflect.TypeFor[head]()); err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
 	var h head
@@ -319,7 +319,7 @@ func (r *Reader) plan(
 	key := strings.Join(sums, "+")
 	r.used[key] = true
 	if len(parts) == 0 || r.plans[key] != nil {
-		return r.plans[key], parts, s.take(r.weights[key])
+		return r.plans[key], parts, s.reserveWeight(r.weights[key])
 	}
 	var packed []byte
 	for _, p := range parts {
@@ -333,7 +333,7 @@ func (r *Reader) plan(
 	if err != nil {
 		return nil, nil, fmt.Errorf("the %s of %s: %w", holds, object, err)
 	}
-	weight, err := s.weigh(raw, reflect.TypeFor[v1.Plan]())
+	weight, err := s.reservePiece(raw, reflect.TypeFor[v1.Plan]())
 	if err != nil {
 		return nil, nil, fmt.Errorf("the %s of %s: %w", holds, object, err)
 	}
@@ -348,7 +348,7 @@ func (r *Reader) plan(
 func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part) ([]placedRecord, error) {
 	r.used[p.SHA256] = true
 	if have, ok := r.records[p.SHA256]; ok {
-		return have, s.take(r.weights[p.SHA256])
+		return have, s.reserveWeight(r.weights[p.SHA256])
 	}
 	data, err := r.fetch(ctx, s, p)
 	if err != nil {
@@ -358,7 +358,7 @@ func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part
 	if err != nil {
 		return nil, fmt.Errorf("part %s of %s: %w", p.Name, object, err)
 	}
-	weight, err := s.weigh(raw, reflect.TypeFor[[]placedRecord]())
+	weight, err := s.reservePiece(raw, reflect.TypeFor[[]placedRecord]())
 	if err != nil {
 		return nil, fmt.Errorf("part %s of %s: %w", p.Name, object, err)
 	}

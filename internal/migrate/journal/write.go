@@ -81,8 +81,8 @@ func (d *drafted) add(holds string, data []byte) (part, error) {
 	)
 }
 
-// free is how many ConfigMaps are left.
-func (d *drafted) free() int { return journalParts - len(d.taken) }
+// partsLeft is how many ConfigMaps are left.
+func (d *drafted) partsLeft() int { return journalParts - len(d.taken) }
 
 // placePlan decides where a plan is kept.
 func (d *drafted) placePlan(holds string, p *v1.Plan, where *placement) error {
@@ -164,7 +164,7 @@ func (j *Journal) write(ctx context.Context) error {
 	}
 	before := j.where.parts()
 	j.where, j.recent = d.layout, recent
-	j.sweep(ctx, before)
+	j.deleteOldParts(ctx, before)
 	return nil
 }
 
@@ -205,7 +205,7 @@ func (j *Journal) putAway(d *drafted) error {
 	}
 	for len(d.records) > 0 {
 		last := d.records[len(d.records)-1]
-		if last.Bytes > 2*len(data) && d.free() > 2 {
+		if last.Bytes > 2*len(data) && d.partsLeft() > 2 {
 			break
 		}
 		more := slices.Sorted(slices.Values(slices.Concat(last.at, together)))
@@ -272,7 +272,7 @@ func (j *Journal) claim(ctx context.Context) error {
 		}
 		return j.writeHead(ctx, data)
 	}
-	return j.put(ctx, j.headMap(j.head.Data["phase"], j.head.BinaryData))
+	return j.saveHead(ctx, j.headMap(j.head.Data["phase"], j.head.BinaryData))
 }
 
 func (j *Journal) writeHead(ctx context.Context, data []byte) error {
@@ -280,7 +280,7 @@ func (j *Journal) writeHead(ctx context.Context, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("packing the journal: %w", err)
 	}
-	return j.put(ctx, j.headMap(j.doc.Phase, map[string][]byte{journalKey: data, earlierKey: note}))
+	return j.saveHead(ctx, j.headMap(j.doc.Phase, map[string][]byte{journalKey: data, earlierKey: note}))
 }
 
 func (j *Journal) headMap(phase string, data map[string][]byte) *corev1.ConfigMap {
@@ -300,8 +300,8 @@ func (j *Journal) headMap(phase string, data map[string][]byte) *corev1.ConfigMa
 	}
 }
 
-// put writes the head.
-func (j *Journal) put(ctx context.Context, cm *corev1.ConfigMap) error {
+// saveHead writes the head.
+func (j *Journal) saveHead(ctx context.Context, cm *corev1.ConfigMap) error {
 	cm.ResourceVersion = j.rv
 	var saved *corev1.ConfigMap
 	err := retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
@@ -393,9 +393,9 @@ func (j *Journal) replacePart(ctx context.Context, cm *corev1.ConfigMap) (*corev
 	return j.Home.Maps().Update(ctx, next, metav1.UpdateOptions{})
 }
 
-// sweep deletes the parts that the head names no longer. One that stays, since the API server is away or another client
-// has written it, is overwritten later.
-func (j *Journal) sweep(ctx context.Context, before []part) {
+// deleteOldParts deletes the parts that the head names no longer. One that stays, since the API server is away or
+// another client has written it, is overwritten later.
+func (j *Journal) deleteOldParts(ctx context.Context, before []part) {
 	named := map[string]bool{}
 	for _, p := range j.where.parts() {
 		named[p.Name] = true

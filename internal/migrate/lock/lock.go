@@ -129,7 +129,7 @@ func AcquireAt(ctx context.Context, h journal.ObjectLocation, c clock.Clock, t T
 	if l.boot == nil {
 		l.boot = boottime.Now
 	}
-	if err := l.take(ctx, t); err != nil {
+	if err := l.acquireLease(ctx, t); err != nil {
 		return nil, nil, err
 	}
 	held, cancel := context.WithCancelCause(ctx)
@@ -139,7 +139,7 @@ func AcquireAt(ctx context.Context, h journal.ObjectLocation, c clock.Clock, t T
 	return held, l, nil
 }
 
-func (l *Lock) take(ctx context.Context, t Taking) error {
+func (l *Lock) acquireLease(ctx context.Context, t Taking) error {
 	leases := l.home.Leases()
 	begun, now := l.boot(), metav1.NewMicroTime(l.clock.Now())
 	spec := coordinationv1.LeaseSpec{
@@ -159,7 +159,7 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 			metav1.CreateOptions{},
 		)
 		if apierrors.IsAlreadyExists(err) {
-			return l.take(ctx, t)
+			return l.acquireLease(ctx, t)
 		}
 		if err != nil {
 			return fmt.Errorf("creating the lock Lease %s: %w", describeLease(l.home), err)
@@ -172,14 +172,14 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 	if who := ptr.Deref(
 		live.Spec.HolderIdentity,
 		"",
-	); who != "" && !t.Steal && !endedHere(who) &&
+	); who != "" && !t.Steal && !hasEndedHere(who) &&
 		(t.From == nil || !t.From(who)) {
 		ended, err := l.observe(ctx, live, t.Tell)
 		if err != nil {
 			return err
 		}
 		if ended {
-			return l.take(ctx, t)
+			return l.acquireLease(ctx, t)
 		}
 	}
 	begun = l.boot() // looking may have taken minutes
@@ -243,8 +243,8 @@ func heldError(h journal.ObjectLocation, who string) error {
 	return &HeldError{Holder: who, Hosted: h.NamespaceOrDefault() != component.Namespace}
 }
 
-// endedHere reports whether the holder was a process of this machine which has certainly ended.
-func endedHere(who string) bool { return holder.This("").Dead(who) }
+// hasEndedHere reports whether the holder was a process of this machine which has certainly ended.
+func hasEndedHere(who string) bool { return holder.This("").Dead(who) }
 
 // Publish shows a text (see Progress) on the lock, soon, and at most once in a publishInterval.
 func (l *Lock) Publish(progress string) {
@@ -347,7 +347,7 @@ func (l *Lock) renew(ctx context.Context) {
 		if l.published() != shown {
 			due = publishInterval
 		}
-		if !l.pause(ctx, tried.Add(due)) {
+		if !l.waitUntil(ctx, tried.Add(due)) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -366,8 +366,8 @@ func (l *Lock) renew(ctx context.Context) {
 	}
 }
 
-// pause waits for a moment; false when there is something new to show, or ctx ended, before it.
-func (l *Lock) pause(ctx context.Context, at time.Time) bool {
+// waitUntil waits for a moment; false when there is something new to show, or ctx ended, before it.
+func (l *Lock) waitUntil(ctx context.Context, at time.Time) bool {
 	timer := l.clock.NewTimer(at.Sub(l.clock.Now()))
 	defer timer.Stop()
 	select {

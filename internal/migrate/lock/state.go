@@ -87,7 +87,7 @@ func Read(ctx context.Context, kube kubernetes.Interface) (*State, error) {
 func (s *State) Who() string { return holder.Words(s.Holder) }
 
 // EndedHere reports whether the holder was a process of this machine which has certainly ended.
-func (s *State) EndedHere() bool { return endedHere(s.Holder) }
+func (s *State) EndedHere() bool { return hasEndedHere(s.Holder) }
 
 // Observe watches for two renewals' time whether the holder still renews its lock, which no comparison of clocks can
 // prove. It returns a *LockedError when it does.

@@ -191,7 +191,7 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 	var asked *v1.Pause
 	err := retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
 		var err error
-		asked, err = e.asked(ctx)
+		asked, err = e.requestedPause(ctx)
 		return err
 	})
 	if err != nil {
@@ -219,7 +219,7 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 	return e.waitOut(ctx, *asked, before, stop)
 }
 
-func (e *Pauser) asked(ctx context.Context) (*v1.Pause, error) {
+func (e *Pauser) requestedPause(ctx context.Context) (*v1.Pause, error) {
 	h := e.Env.Location()
 	cm, err := h.Maps().Get(ctx, h.Name(ControlName), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) { // it was deleted: no pause is requested
@@ -245,7 +245,7 @@ func (e *Pauser) waitOut(ctx context.Context, asked v1.Pause, before v1.Step, st
 			return errors.Join(step.ErrInterrupted, e.endPause(context.WithoutCancel(ctx), rec))
 		case <-e.Env.Clock.After(PauseInterval):
 		}
-		still, err := e.asked(ctx)
+		still, err := e.requestedPause(ctx)
 		if err != nil && !retry.IsTransient(err) {
 			return fmt.Errorf("looking whether the run is still paused: %w", err)
 		}

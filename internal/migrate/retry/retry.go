@@ -54,16 +54,16 @@ func IsTransient(err error) bool {
 		utilnet.IsHTTP2ConnectionLost(err):
 		return true
 	}
-	return errors.Is(err, io.ErrUnexpectedEOF) || unconnected(err)
+	return errors.Is(err, io.ErrUnexpectedEOF) || isTransientNetwork(err)
 }
 
 // unreached are what a kernel says of an address whose host restarts or whose virtual IP moves. No router or neighbour
 // answers for it meanwhile.
 var unreached = []syscall.Errno{syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN}
 
-// unconnected tells the errors of a network that pass. That a name does not exist is none of them: it is a wrong
+// isTransientNetwork tells the errors of a network that pass. That a name does not exist is none of them: it is a wrong
 // address in a kubeconfig.
-func unconnected(err error) bool {
+func isTransientNetwork(err error) bool {
 	var name *net.DNSError
 	var wire net.Error
 	switch {

@@ -50,11 +50,11 @@ func isUnkept(s v1.Step, rec v1.StepRecord, sum string) bool {
 	if rec.BackupSHA256 != Absent {
 		return rec.Backup == "" && sum == rec.BackupSHA256
 	}
-	return sum != Absent && (sum != rec.AfterSHA256 || onlyEdits(s)) && !planstep.IsToken(s)
+	return sum != Absent && (sum != rec.AfterSHA256 || needsExistingFile(s)) && !planstep.IsToken(s)
 }
 
-// onlyEdits reports whether a step fails where the file that it changes is not there.
-func onlyEdits(s v1.Step) bool {
+// needsExistingFile reports whether a step fails where the file that it changes is not there.
+func needsExistingFile(s v1.Step) bool {
 	return s.Derive == layout.DeriveCredentialConfig ||
 		slices.Contains([]v1.StepKind{v1.StepEditManifest, v1.StepKubelet, v1.StepEditUnit, v1.StepStopUnit}, s.Kind)
 }

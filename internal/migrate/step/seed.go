@@ -20,18 +20,20 @@ type Seed struct {
 // their image, wait for the API server and get ready before. The old ones have their grace period.
 const RolloutTimeout = 6 * time.Minute
 
-// inSeed reports whether an object is the seed's.
-func (e *Env) inSeed(namespace string) bool { return e.Seed != nil && namespace == e.Seed.Namespace }
+// isSeedNamespace reports whether an object is the seed's.
+func (e *Env) isSeedNamespace(namespace string) bool {
+	return e.Seed != nil && namespace == e.Seed.Namespace
+}
 
 // IsInSeed reports whether a reference is to an object of the seed.
 func (e *Env) IsInSeed(ref string) bool {
 	parts := strings.Split(ref, "/")
-	return len(parts) == 3 && e.inSeed(parts[1])
+	return len(parts) == 3 && e.isSeedNamespace(parts[1])
 }
 
 // KubeOf is the API that has a namespace.
 func (e *Env) KubeOf(namespace string) kubernetes.Interface {
-	if e.inSeed(namespace) {
+	if e.isSeedNamespace(namespace) {
 		return e.Seed.Kube
 	}
 	return e.Kube
@@ -39,7 +41,7 @@ func (e *Env) KubeOf(namespace string) kubernetes.Interface {
 
 // DynamicOf returns the client of the cluster that a namespace's objects are in.
 func (e *Env) DynamicOf(namespace string) dynamic.Interface {
-	if e.inSeed(namespace) {
+	if e.isSeedNamespace(namespace) {
 		return e.Seed.Dynamic
 	}
 	return e.Dynamic

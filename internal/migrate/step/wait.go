@@ -20,7 +20,7 @@ const SettleInterval = 200 * time.Millisecond
 // TimeoutOf bounds the wait for a step; a real kubelet was measured to take 30 s for a manager and 75 s for a
 // kube-apiserver.
 func TimeoutOf(s v1.Step) time.Duration {
-	if newImage(s) {
+	if changesImage(s) {
 		return 180*time.Second + pullBudget
 	}
 	switch {
@@ -121,8 +121,8 @@ const opImage = "setImage"
 // to 130 MB first.
 const pullBudget = 3 * time.Minute
 
-// newImage reports whether a step gives its component another image.
-func newImage(s v1.Step) bool {
+// changesImage reports whether a step gives its component another image.
+func changesImage(s v1.Step) bool {
 	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == opImage })
 }
 

@@ -121,7 +121,7 @@ func (p *podEnd) readSeen() {
 	for p.events != nil {
 		select {
 		case e, open := <-p.events.ResultChan():
-			p.take(e, open)
+			p.handleEvent(e, open)
 		default:
 			return
 		}
@@ -135,7 +135,7 @@ func (p *podEnd) readUntilDeleted() {
 	for p.events != nil && !p.proven {
 		select {
 		case e, open := <-p.events.ResultChan():
-			p.take(e, open)
+			p.handleEvent(e, open)
 		case <-timer.C:
 			p.failed = errors.New("the watch did not bring its deletion")
 			p.stopWatch()
@@ -145,8 +145,9 @@ func (p *podEnd) readUntilDeleted() {
 	}
 }
 
-// take takes one event in. A watch that has ended is begun again with the next look, as long as the pod is there.
-func (p *podEnd) take(e watch.Event, open bool) {
+// handleEvent takes one event in. A watch that has ended is begun again with the next look, as long as the pod is
+// there.
+func (p *podEnd) handleEvent(e watch.Event, open bool) {
 	pod, ok := e.Object.(*corev1.Pod)
 	if ok {
 		p.observePod(pod)

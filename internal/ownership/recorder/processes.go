@@ -34,7 +34,7 @@ func (r *Recorder) lookForProcesses(ctx context.Context, p *processLooker) {
 	defer p.done.Store(true)
 	defer func() { r.write(p) }()
 	for ctx.Err() == nil {
-		none := r.lookOnce(ctx, p)
+		none := r.readProcesses(ctx, p)
 		if none && p.linger.Load() {
 			return
 		}
@@ -46,8 +46,8 @@ func (r *Recorder) lookForProcesses(ctx context.Context, p *processLooker) {
 	}
 }
 
-// lookOnce looks, and reports whether the component certainly has no process.
-func (r *Recorder) lookOnce(ctx context.Context, p *processLooker) (none bool) {
+// readProcesses looks, and reports whether the component certainly has no process.
+func (r *Recorder) readProcesses(ctx context.Context, p *processLooker) (none bool) {
 	asking, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
 	began := r.now()
@@ -72,7 +72,7 @@ func (r *Recorder) lookOnce(ctx context.Context, p *processLooker) (none bool) {
 		return false
 	}
 	r.heat.processes(p.Owner, len(procs) > 0)
-	changed := r.compare(p, procs, line) || p.failing || p.looked == nil
+	changed := r.recordEndedProcesses(p, procs, line) || p.failing || p.looked == nil
 	p.last = p.state(line)
 	p.looked, p.failing = &began, false
 	if changed || line.Time.Sub(p.written) >= r.opts.Heartbeat {
@@ -81,8 +81,8 @@ func (r *Recorder) lookOnce(ctx context.Context, p *processLooker) (none bool) {
 	return len(procs) == 0
 }
 
-// compare writes the ends of processes that are gone, and reports whether anything changed.
-func (r *Recorder) compare(p *processLooker, procs []v1.Process, line v1.OwnershipEvent) (changed bool) {
+// recordEndedProcesses writes the ends of processes that are gone, and reports whether anything changed.
+func (r *Recorder) recordEndedProcesses(p *processLooker, procs []v1.Process, line v1.OwnershipEvent) (changed bool) {
 	now := map[process]v1.Process{}
 	for _, x := range procs {
 		id := process{x.PID, x.StartTicks}

@@ -195,8 +195,8 @@ func (s *source) flush() {
 	}
 }
 
-// fail records a failed look, once per transition.
-func (s *source) fail(e v1.OwnershipEvent, err error) {
+// recordFailure records a failed look, once per transition.
+func (s *source) recordFailure(e v1.OwnershipEvent, err error) {
 	if s.failing {
 		return
 	}

@@ -378,7 +378,7 @@ func TestRecorderIgnoresWhatAListHasOvertaken(t *testing.T) {
 		version string
 		want    bool
 	}{{"10", true}, {"10", true}, {"9", false}, {"12", true}, {"not a number", true}, {"11", false}, {"", true}} {
-		if got := l.overtakes(c.version); got != c.want {
+		if got := l.acceptsVersion(c.version); got != c.want {
 			t.Errorf("version %q after %d: %v, want %v", c.version, l.version, got, c.want)
 		}
 	}
@@ -443,9 +443,9 @@ func TestHeatChoosesWhomToScrapeFast(t *testing.T) {
 		for _, x := range []Target{targetA, targetB, targetC} {
 			h.add(x)
 		}
-		h.answered(targetA, v1.Manager{Leads: []string{kcmName, migration}, Loops: inTree})
-		h.answered(targetB, v1.Manager{})
-		h.answered(targetC, v1.Manager{Leads: []string{ccmName}, Loops: []string{"cloud-node"}})
+		h.recordAnswer(targetA, v1.Manager{Leads: []string{kcmName, migration}, Loops: inTree})
+		h.recordAnswer(targetB, v1.Manager{})
+		h.recordAnswer(targetC, v1.Manager{Leads: []string{ccmName}, Loops: []string{"cloud-node"}})
 		return h
 	}
 	hotOnes := func(h *scrapeScheduler, at time.Time) string {
@@ -475,18 +475,18 @@ func TestHeatChoosesWhomToScrapeFast(t *testing.T) {
 			h.processes(targetB.owner(), false)
 			h.leaseChanged(kcmName, now)
 		}, "c"},
-		{"one that does not answer may have won the migration lease", func(h *scrapeScheduler) { h.failed(targetB); h.leaseChanged(migration, now) }, "abc"},
+		{"one that does not answer may have won the migration lease", func(h *scrapeScheduler) { h.recordFailure(targetB); h.leaseChanged(migration, now) }, "abc"},
 		{"the old owner's answer is no news", func(h *scrapeScheduler) {
 			h.leaseChanged(migration, now)
-			h.answered(targetA, v1.Manager{Leads: []string{kcmName, migration}, Loops: inTree})
+			h.recordAnswer(targetA, v1.Manager{Leads: []string{kcmName, migration}, Loops: inTree})
 		}, "ac"},
 		{"the new owner has won and not begun", func(h *scrapeScheduler) {
 			h.leaseChanged(migration, now)
-			h.answered(targetC, v1.Manager{Leads: []string{ccmName, migration}, Loops: []string{"cloud-node"}})
+			h.recordAnswer(targetC, v1.Manager{Leads: []string{ccmName, migration}, Loops: []string{"cloud-node"}})
 		}, "ac"},
 		{"the new owner has begun", func(h *scrapeScheduler) {
 			h.leaseChanged(migration, now)
-			h.answered(targetC, v1.Manager{Leads: []string{ccmName, migration}, Loops: append([]string{"cloud-node"}, cloudLoops...)})
+			h.recordAnswer(targetC, v1.Manager{Leads: []string{ccmName, migration}, Loops: append([]string{"cloud-node"}, cloudLoops...)})
 		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

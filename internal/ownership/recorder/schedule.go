@@ -120,8 +120,8 @@ func (h *scrapeScheduler) candidates(lease string) []Target {
 	return others
 }
 
-// answered records an answer, and cools the candidates for a lease whose new leader has begun its loops.
-func (h *scrapeScheduler) answered(t Target, m v1.Manager) {
+// recordAnswer records an answer, and cools the candidates for a lease whose new leader has begun its loops.
+func (h *scrapeScheduler) recordAnswer(t Target, m v1.Manager) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := h.targets[t]
@@ -147,7 +147,7 @@ func loopsRun(lease, component string, loops []string) bool {
 	return slices.ContainsFunc(loops, func(l string) bool { return slices.Contains(ownership.CoreLoops(), l) })
 }
 
-func (h *scrapeScheduler) failed(t Target) {
+func (h *scrapeScheduler) recordFailure(t Target) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w := h.targets[t]; w != nil {

@@ -53,11 +53,11 @@ func (r *Recorder) scrapeOnce(ctx context.Context, src *source, t Target) {
 		return // the recording ended in the middle of a look: it says nothing
 	}
 	if err != nil {
-		r.heat.failed(t)
-		src.fail(e, err)
+		r.heat.recordFailure(t)
+		src.recordFailure(e, err)
 		return
 	}
-	r.heat.answered(t, m)
+	r.heat.recordAnswer(t, m)
 	e.Loops, e.Leads, e.ProcessStarted = m.Loops, m.Leads, m.ProcessStarted
 	state := strings.Join(m.Loops, ",") + ";" + strings.Join(m.Leads, ",")
 	if m.ProcessStarted != nil {
@@ -168,7 +168,7 @@ func Scrape(ctx context.Context, client *http.Client, address, token string) (v1
 	if err != nil {
 		return m, fmt.Errorf("reading the metrics of %s: %w", address, err)
 	}
-	if err := read(&m, text); err != nil {
+	if err := parseMetrics(&m, text); err != nil {
 		return m, fmt.Errorf("understanding the metrics of %s: %w", address, err)
 	}
 	return m, nil
@@ -236,8 +236,8 @@ func isWanted(line []byte) bool {
 	return false
 }
 
-// read fills in what the metrics say.
-func read(m *v1.Manager, text []byte) error {
+// parseMetrics fills in what the metrics say.
+func parseMetrics(m *v1.Manager, text []byte) error {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
@@ -254,7 +254,7 @@ func read(m *v1.Manager, text []byte) error {
 			case seriesOf(name) != "":
 				m.Series = append(m.Series, series(seriesOf(name), metric))
 			case metric.GetHistogram() != nil:
-				count(m, int64(metric.GetHistogram().GetSampleCount()))
+				addCloudCalls(m, int64(metric.GetHistogram().GetSampleCount()))
 			case name == metricStarted:
 				start(m, value)
 			case name == metricBuild:
@@ -292,8 +292,8 @@ func claim(m *v1.Manager, gauge, name string) {
 	}
 }
 
-// count adds calls to the cloud.
-func count(m *v1.Manager, calls int64) {
+// addCloudCalls adds calls to the cloud.
+func addCloudCalls(m *v1.Manager, calls int64) {
 	if m.CloudCalls != nil {
 		calls += *m.CloudCalls
 	}

@@ -180,7 +180,7 @@ func BenchmarkParseMetrics(b *testing.B) {
 			b.Fatal(err)
 		}
 		var m v1.Manager
-		if err := read(&m, text); err != nil {
+		if err := parseMetrics(&m, text); err != nil {
 			b.Fatal(err)
 		}
 	}

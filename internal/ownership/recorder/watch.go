@@ -52,7 +52,7 @@ func (r *Recorder) followLease(ctx context.Context, name string) {
 			retry = firstRetry
 		}
 		if err != nil {
-			l.fail(v1.OwnershipEvent{Time: r.now(), Source: v1.SourceLease, Lease: name}, err)
+			l.recordFailure(v1.OwnershipEvent{Time: r.now(), Source: v1.SourceLease, Lease: name}, err)
 			r.wait(ctx, retry, nil)
 			retry = min(2*retry, lastRetry)
 		}
@@ -127,7 +127,7 @@ func (r *Recorder) readLease(ctx context.Context, l *leaseFollower) (version str
 			spec = lease.Spec
 		}
 	}
-	l.overtakes(list.ResourceVersion)
+	l.acceptsVersion(list.ResourceVersion)
 	r.sawLease(l, spec, &began)
 	return list.ResourceVersion, nil
 }
@@ -145,7 +145,7 @@ func (r *Recorder) watched(l *leaseFollower, e watch.Event) error {
 		if !ok {
 			return fmt.Errorf("watching lease %s: got a %T", l.name, e.Object)
 		}
-		if lease.Name != l.name || !l.overtakes(lease.ResourceVersion) {
+		if lease.Name != l.name || !l.acceptsVersion(lease.ResourceVersion) {
 			return nil
 		}
 		spec := lease.Spec
@@ -158,9 +158,9 @@ func (r *Recorder) watched(l *leaseFollower, e watch.Event) error {
 	return nil
 }
 
-// overtakes reports whether a resource version is not older than what was read before. One that is no number is taken
-// as new.
-func (l *leaseFollower) overtakes(version string) bool {
+// acceptsVersion reports whether a resource version is not older than what was read before. One that is no number is
+// taken as new.
+func (l *leaseFollower) acceptsVersion(version string) bool {
 	v, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
 		return true

@@ -135,7 +135,7 @@ func (j Judge) CheckPlace(s v1.Step) error {
 	}
 	switch s.Kind {
 	case v1.StepWriteFile, v1.StepCopyFile, v1.StepRemoveFile:
-		if !j.ownFile(s) {
+		if !j.isOwnFile(s) {
 			return fmt.Errorf(
 				"path %s is no file of a migration: those are %s, and the image credential provider in %s "+
 					"or where the host's kubelet has others",
@@ -158,7 +158,7 @@ func (j Judge) CheckPlace(s v1.Step) error {
 	return nil
 }
 
-func (j Judge) ownFile(s v1.Step) bool {
+func (j Judge) isOwnFile(s v1.Step) bool {
 	if s.Kind != v1.StepCopyFile && written[s.Path] != "" && s.Derive != layout.DeriveCredentialConfig {
 		return true
 	}
@@ -270,7 +270,7 @@ func (j Judge) kubelet(s v1.Step) error {
 		return nil
 	}
 	for _, at := range append([]string{s.Path}, s.Files...) {
-		if !usualKubeletFile(at) && !ofKubelet(h, at) {
+		if !isUsualKubeletFile(at) && !isKubeletFile(h, at) {
 			return fmt.Errorf(
 				"path %s is no file of the kubelet on host %s: neither its unit nor its configuration is seen to read it",
 				at,
@@ -283,18 +283,18 @@ func (j Judge) kubelet(s v1.Step) error {
 
 const kubeletConfigFile = "/var/lib/kubelet/config.yaml"
 
-func usualKubeletFile(at string) bool {
-	return slices.Contains(kubeletfile.KubeletFlagFiles, at) || at == kubeletConfigFile || ofUnit(at, "kubelet.service")
+func isUsualKubeletFile(at string) bool {
+	return slices.Contains(kubeletfile.KubeletFlagFiles, at) || at == kubeletConfigFile || isUnitFile(at, "kubelet.service")
 }
 
-// ofUnit reports whether a file is a unit's or one of its drop-ins.
-func ofUnit(at, unit string) bool {
+// isUnitFile reports whether a file is a unit's or one of its drop-ins.
+func isUnitFile(at, unit string) bool {
 	return clusterview.IsInUnitDir(at) &&
 		(path.Base(at) == unit || path.Base(path.Dir(at)) == unit+".d" && strings.HasSuffix(at, ".conf"))
 }
 
-// ofKubelet reports whether a kubelet was seen to read a file.
-func ofKubelet(h *v1.Host, at string) bool {
+// isKubeletFile reports whether a kubelet was seen to read a file.
+func isKubeletFile(h *v1.Host, at string) bool {
 	if h == nil || h.Kubelet == nil {
 		return false
 	}
@@ -370,7 +370,7 @@ func (j Judge) unit(s v1.Step) error {
 		}
 		return fmt.Errorf("unit %s on host %s is not seen to start %s", s.Unit, s.Host, s.Component)
 	}
-	usual := s.Path == "" || ofUnit(s.Path, s.Unit) ||
+	usual := s.Path == "" || isUnitFile(s.Path, s.Unit) ||
 		slices.Contains(directoriesOfUnits, path.Dir(s.Path)) && written[s.Path] == ""
 	if usual || isReadBy(seen, s.Path) || h == nil && !j.strict {
 		return nil
@@ -424,7 +424,7 @@ func (j Judge) fileContent(s v1.Step) error {
 	}
 	switch s.Path {
 	case layout.KCMMigration:
-		if !j.migrationConfig(controllernames.KubeControllerManager, s.Host, s.Content) {
+		if !j.matchesMigrationConfig(controllernames.KubeControllerManager, s.Host, s.Content) {
 			return fmt.Errorf(
 				"the content is no leader migration config of %s that this program makes for lease %s",
 				component.KCM,
@@ -432,7 +432,7 @@ func (j Judge) fileContent(s v1.Step) error {
 			)
 		}
 	case layout.CCMMigration:
-		if !j.migrationConfig(controllernames.CloudControllerManager, s.Host, s.Content) {
+		if !j.matchesMigrationConfig(controllernames.CloudControllerManager, s.Host, s.Content) {
 			return fmt.Errorf(
 				"the content is no leader migration config of %s that this program makes for lease %s",
 				component.CCM,
@@ -440,7 +440,7 @@ func (j Judge) fileContent(s v1.Step) error {
 			)
 		}
 	case layout.CredentialConfig:
-		if !j.credentialConfig(s.Content) {
+		if !j.matchesCredentialConfig(s.Content) {
 			return fmt.Errorf(
 				"the content is no config of the image credential provider of %s that this program makes",
 				j.provider(),
@@ -456,16 +456,16 @@ func addedProvider(j Judge, s v1.Step) error {
 	switch {
 	case s.Mode != layout.CredentialConfigMode:
 		return fmt.Errorf("%s keeps the mode that it has: the step has mode %s, not %s", s.Path, layout.CredentialConfigMode, s.Mode)
-	case !j.credentialConfig(s.Content):
+	case !j.matchesCredentialConfig(s.Content):
 		return fmt.Errorf("what is added to %s is no config of the image credential provider of %s that this program makes",
 			s.Path, j.provider())
 	}
 	return nil
 }
 
-// credentialConfig reports whether a text is the config of the image credential provider as it is rendered for some
-// version of a kubelet. Some of these configs name a file of the host.
-func (j Judge) credentialConfig(text string) bool {
+// matchesCredentialConfig reports whether a text is the config of the image credential provider as it is rendered for
+// some version of a kubelet. Some of these configs name a file of the host.
+func (j Judge) matchesCredentialConfig(text string) bool {
 	p, ok := cloudprovider.Lookup(j.provider())
 	if !ok || p.Credentials == nil {
 		return false
@@ -521,7 +521,7 @@ func (j Judge) CheckSource(s v1.Step) error {
 		if s.Derive == layout.DeriveDeployedCloudConfig {
 			return j.deployedSource(s)
 		}
-		if s.Source != "" && !j.inSeed(s.Source, "Deployment") {
+		if s.Source != "" && !j.isSeedObject(s.Source, "Deployment") {
 			return fmt.Errorf("source %s is no Deployment in the namespace of the control plane (%s)", s.Source, j.cluster.Seed)
 		}
 	default:
@@ -547,7 +547,7 @@ func (j Judge) copied(s v1.Step) error {
 	return nil
 }
 
-func ofKernel(at string) bool {
+func isKernelPath(at string) bool {
 	return slices.ContainsFunc(
 		[]string{"/proc/", "/sys/", "/dev/"},
 		func(dir string) bool { return strings.HasPrefix(at+"/", dir) },

@@ -113,17 +113,17 @@ func election(j Judge, flags map[string]string) error {
 	return nil
 }
 
-// migrationConfig reports whether a text is a leader migration config as this program makes it for a component. A
-// name of another version than that of the known reader is refused. It matches nothing, and the loop runs under both
+// matchesMigrationConfig reports whether a text is a leader migration config as this program makes it for a component.
+// A name of another version than that of the known reader is refused. It matches nothing, and the loop runs under both
 // leases.
-func (j Judge) migrationConfig(of controllernames.Component, host, text string) bool {
+func (j Judge) matchesMigrationConfig(of controllernames.Component, host, text string) bool {
 	for minor := program.FirstLeaderMigration; minor <= max(component.Newest, program.OwnMinor)+1; minor++ {
 		for _, loops := range [][]controllernames.Loop{
 			clusterview.CloudLoops,
 			append(slices.Clone(clusterview.CloudLoops), controllernames.NodeIPAM),
 		} {
 			made, err := migrationconfig.Render(of, minor, loops, j.Options.LeaseName)
-			if err == nil && string(made) == text && readable(j, of, host, made) {
+			if err == nil && string(made) == text && isReadableConfig(j, of, host, made) {
 				return true
 			}
 		}
@@ -131,9 +131,9 @@ func (j Judge) migrationConfig(of controllernames.Component, host, text string) 
 	return false
 }
 
-// readable reports whether the reader of a leader migration config knows each name in it, as far as its version is in
-// view. An empty host is the seed.
-func readable(j Judge, of controllernames.Component, host string, text []byte) bool {
+// isReadableConfig reports whether the reader of a leader migration config knows each name in it, as far as its version
+// is in view. An empty host is the seed.
+func isReadableConfig(j Judge, of controllernames.Component, host string, text []byte) bool {
 	minor := readerOf(j, of, host)
 	if minor == 0 {
 		return true

@@ -111,7 +111,7 @@ var editable = map[string]map[string]flagRule{
 // adds those that it does not know.
 func IsEditable(component, flag string, o v1.Options) bool {
 	j := Judge{Options: o}
-	return editable[component][flag] != nil || j.dropped(component, flag)
+	return editable[component][flag] != nil || j.isDroppedFlag(component, flag)
 }
 
 // CheckUndo says what is wrong with edits of kubeadm's configuration that a record holds and that take those of the
@@ -158,8 +158,9 @@ func undoes(e, of v1.Edit) bool {
 	}
 }
 
-// dropped reports whether a flag has to go because the target version does not know it, and the version before it did.
-func (j Judge) dropped(component, flag string) bool {
+// isDroppedFlag reports whether a flag has to go because the target version does not know it, and the version before it
+// did.
+func (j Judge) isDroppedFlag(component, flag string) bool {
 	up := draft.UpgradeOf(j.Options)
 	if !up.IsWanted() || targetHolds(j) != nil {
 		return false
@@ -177,7 +178,7 @@ func (j Judge) replaced(component, flag string) []string {
 	}
 	return slices.DeleteFunc(catalogue.FlagsOf(component, up.Minor-1), func(was string) bool {
 		end, known := catalogue.FlagEnds(component, was, "")
-		return !known || end.Replacement != flag || !j.dropped(component, was)
+		return !known || end.Replacement != flag || !j.isDroppedFlag(component, was)
 	})
 }
 
@@ -217,7 +218,7 @@ func (j Judge) edit(s v1.Step, e v1.Edit) error {
 		return j.version(s, e)
 	case v1.EditSetGate, v1.EditUnsetGate:
 		goes := slices.Contains([]string{flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials}, e.Name)
-		if s.Kind != v1.StepKubelet || !j.gate(e.Name) || goes != (e.Op == v1.EditUnsetGate) ||
+		if s.Kind != v1.StepKubelet || !j.isInTreeGate(e.Name) || goes != (e.Op == v1.EditUnsetGate) ||
 			!goes && e.Value != flagvalue.GateOn {
 			return fmt.Errorf(
 				"gate %s=%s is none that a migration changes in a kubelet's configuration",
@@ -245,7 +246,7 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 		}
 	case v1.EditRemoveHostPath:
 		own := map[string]string{component.KCM: layout.KCMMigration, component.CCM: layout.CCMMigration}[s.Component]
-		if e.Value != own && !j.cloudConfigMount(s, e.Value) {
+		if e.Value != own && !j.isCloudConfigMount(s, e.Value) {
 			return fmt.Errorf(
 				"%s keeps its mount of %s: a migration takes out those of its own files, and kubeadm's of a cloud config",
 				s.Component,
@@ -266,9 +267,9 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 	return nil
 }
 
-// cloudConfigMount reports whether kubeadm mounts the file for the sake of --cloud-config, which the same step takes
+// isCloudConfigMount reports whether kubeadm mounts the file for the sake of --cloud-config, which the same step takes
 // out. A file that another flag names is none, nor one that is guarded.
-func (j Judge) cloudConfigMount(s v1.Step, at string) bool {
+func (j Judge) isCloudConfigMount(s v1.Step, at string) bool {
 	if s.Ref != layout.KubeadmConfigRef || s.Derive != layout.DeriveKubeadm || layout.IsGuarded(at) ||
 		strings.Contains(at+"/", "/pki/") ||
 		slices.Contains(clusterview.TrustDirs, at) {
@@ -292,7 +293,7 @@ func (j Judge) flag(component string, e v1.Edit) error {
 	}
 	switch {
 	case rule == nil &&
-		(e.Op == v1.EditUnsetFlag && j.dropped(component, e.Name) ||
+		(e.Op == v1.EditUnsetFlag && j.isDroppedFlag(component, e.Name) ||
 			e.Op == v1.EditSetFlag && len(j.replaced(component, e.Name)) > 0):
 		return nil // on a host its value is compared as well
 	case rule == nil:
@@ -309,8 +310,8 @@ func (j Judge) flag(component string, e v1.Edit) error {
 	return nil
 }
 
-// gate tells a feature gate that has to do with in-tree providers.
-func (j Judge) gate(name string) bool {
+// isInTreeGate tells a feature gate that has to do with in-tree providers.
+func (j Judge) isInTreeGate(name string) bool {
 	if slices.Contains(
 		[]string{
 			flagvalue.GateDisableProviders,

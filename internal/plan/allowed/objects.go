@@ -87,7 +87,7 @@ func (j Judge) deletable() map[string]bool {
 // othersLeases are leases that a migration must not take for its own.
 var othersLeases = []string{component.KCM, component.CCM, component.Scheduler, "transplant-lock"}
 
-func (j Judge) inSeed(ref, kind string) bool {
+func (j Judge) isSeedObject(ref, kind string) bool {
 	parts := strings.Split(ref, "/")
 	return j.cluster.Seed != "" && len(parts) == 3 && parts[0] == kind && parts[1] == j.cluster.Seed && parts[2] != ""
 }
@@ -135,7 +135,7 @@ func (j Judge) ensured(s v1.Step) error {
 	if err := planstep.CheckObjectRef(s); err != nil {
 		return err
 	}
-	if j.inSeed(s.Ref, "ConfigMap") && path.Base(s.Ref) == layout.SeedMigration {
+	if j.isSeedObject(s.Ref, "ConfigMap") && path.Base(s.Ref) == layout.SeedMigration {
 		return j.seedConfig(s, o)
 	}
 	manager, want := j.rulesOf(s.Ref)
@@ -173,7 +173,7 @@ func (j Judge) rulesOf(ref string) (manager PodRules, derive string) {
 			nodes:   j.nodesOfOld(),
 			anyNode: j.Live == nil,
 		}, ""
-	case j.inSeed(ref, "Deployment") && path.Base(ref) == layout.SeedDeploymentName(j.provider()):
+	case j.isSeedObject(ref, "Deployment") && path.Base(ref) == layout.SeedDeploymentName(j.provider()):
 		return PodRules{image: j.Options.Image, seed: true}, layout.DeriveSeedManager
 	}
 	return PodRules{}, ""
@@ -223,7 +223,7 @@ func (j Judge) seedConfig(s v1.Step, o layout.Object) error {
 		layout.SeedMigrationKCM: controllernames.KubeControllerManager,
 		layout.SeedMigrationCCM: controllernames.CloudControllerManager,
 	} {
-		if text, ok := data[key].(string); !ok || !j.migrationConfig(of, "", text) {
+		if text, ok := data[key].(string); !ok || !j.matchesMigrationConfig(of, "", text) {
 			return fmt.Errorf(
 				"%s of %s is no leader migration config that this program makes for lease %s",
 				key,
@@ -303,7 +303,7 @@ func onlyGates(j Judge, before, after string) error {
 	}
 	for _, gates := range []map[string]any{had, has} {
 		for name := range gates {
-			if !reflect.DeepEqual(had[name], has[name]) && !j.gate(name) {
+			if !reflect.DeepEqual(had[name], has[name]) && !j.isInTreeGate(name) {
 				return fmt.Errorf("feature gate %s of kubelets to come has nothing to do with in-tree providers", name)
 			}
 		}

@@ -107,15 +107,15 @@ func HostFile(j Judge, at string, rules PodRules) error {
 		return nil
 	case layout.IsGuarded(at) && !isOwnKey(j, at):
 		return fmt.Errorf("%s is a key, or a file of others, which no manager needs", at)
-	case named(j, at, rules.Host), mountedNow(j, at):
+	case isReferenced(j, at, rules.Host), isMountedNow(j, at):
 		return nil
 	}
 	return fmt.Errorf("%s is neither the manager's own nor named by the options or by the cloud config", at)
 }
 
-// named reports whether the options or a cloud config name a file. Without the cluster in view no cloud config is
-// known.
-func named(j Judge, at, host string) bool {
+// isReferenced reports whether the options or a cloud config name a file. Without the cluster in view no cloud config
+// is known.
+func isReferenced(j Judge, at, host string) bool {
 	for _, e := range j.Options.Env {
 		if _, value, _ := strings.Cut(
 			e,
@@ -128,12 +128,12 @@ func named(j Judge, at, host string) bool {
 	if j.Live == nil {
 		return strings.HasPrefix(at, "/etc/")
 	}
-	return configured(j, at)
+	return isInCloudConfig(j, at)
 }
 
-// configured reports whether a cloud config of a control-plane host in view names a file. A worker's is the word of its
-// root.
-func configured(j Judge, at string) bool {
+// isInCloudConfig reports whether a cloud config of a control-plane host in view names a file. A worker's is the word
+// of its root.
+func isInCloudConfig(j Judge, at string) bool {
 	for _, h := range j.Live.Hosts {
 		if len(h.Components) == 0 {
 			continue
@@ -158,7 +158,7 @@ func isOwnKey(j Judge, at string) bool {
 	if layout.IsGuardedPlace(at) {
 		return false
 	}
-	if j.Live == nil || configured(j, at) {
+	if j.Live == nil || isInCloudConfig(j, at) {
 		return true
 	}
 	for i := range j.Live.Hosts {
@@ -173,9 +173,9 @@ func isOwnKey(j Judge, at string) bool {
 	return false
 }
 
-// mountedNow reports whether a manager of the cluster in view sees a file. Once the in-tree provider is out, nothing
+// isMountedNow reports whether a manager of the cluster in view sees a file. Once the in-tree provider is out, nothing
 // names its cloud config any longer.
-func mountedNow(j Judge, at string) bool {
+func isMountedNow(j Judge, at string) bool {
 	if j.Live == nil {
 		return false
 	}
@@ -281,7 +281,7 @@ func hostVolume(j Judge, h layout.Object, rules PodRules) error {
 // derivedFrom returns why a file of a host must not be what another one is derived from. It has to be the one that the
 // kube-controller-manager reads there.
 func derivedFrom(j Judge, s v1.Step) error {
-	if !plainPath.MatchString(s.Source) || path.Clean(s.Source) != s.Source || ofKernel(s.Source) {
+	if !plainPath.MatchString(s.Source) || path.Clean(s.Source) != s.Source || isKernelPath(s.Source) {
 		return fmt.Errorf("source %q is no plain path of a file on the host", s.Source)
 	}
 	h := j.host(s.Host)

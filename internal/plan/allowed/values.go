@@ -102,8 +102,8 @@ func gatesChange(j Judge, s v1.Step, had, has flagvalue.Gates, isNow bool) error
 			continue
 		}
 		// The version that comes may not take the gate. Later in a plan it is gone, and the snapshot has it no longer.
-		if ends := gateEnds(j, s.Component, name, was); before && !after && ends && j.changesVersion(s) ||
-			!isNow && before != after && gateEnds(j, s.Component, name, was || is) && targetHolds(j) == nil {
+		if ends := isDroppedGate(j, s.Component, name, was); before && !after && ends && j.changesVersion(s) ||
+			!isNow && before != after && isDroppedGate(j, s.Component, name, was || is) && targetHolds(j) == nil {
 			continue
 		}
 		return fmt.Errorf("the feature gate %s would change from %s to %s, and no migration of %s changes it so", name,
@@ -128,7 +128,7 @@ func withGates(a, b flagvalue.Gates) flagvalue.Gates {
 // mayChangeGate reports whether a migration gives a gate that state: in-tree code is never switched on, CSI never off.
 func mayChangeGate(j Judge, s v1.Step, name string, on, said, isNow bool) bool {
 	switch {
-	case !j.gate(name):
+	case !j.isInTreeGate(name):
 		return false
 	case !isNow:
 		return true
@@ -137,11 +137,11 @@ func mayChangeGate(j Judge, s v1.Step, name string, on, said, isNow bool) bool {
 	case name == flagvalue.GateLeaderMigration:
 		return !said || on
 	}
-	return said && on || !said && j.changesVersion(s) && gateEnds(j, s.Component, name, true)
+	return said && on || !said && j.changesVersion(s) && isDroppedGate(j, s.Component, name, true)
 }
 
-// gateEnds reports whether the target version no longer takes a gate with a value, and the version before it did.
-func gateEnds(j Judge, component, name string, on bool) bool {
+// isDroppedGate reports whether the target version no longer takes a gate with a value, and the version before it did.
+func isDroppedGate(j Judge, component, name string, on bool) bool {
 	up := draft.UpgradeOf(j.Options)
 	if !up.IsWanted() {
 		return false
@@ -153,7 +153,7 @@ func gateEnds(j Judge, component, name string, on bool) bool {
 func pluginsChange(j Judge, s v1.Step, flag string, had, has []string, isNow bool) error {
 	for _, name := range had {
 		if slices.Contains(has, name) || flag == flagvalue.FlagEnablePlugins && name == flagvalue.PluginPVLabels ||
-			pluginEnds(j, flag, name) && j.changesVersion(s) {
+			isDroppedPlugin(j, flag, name) && j.changesVersion(s) {
 			continue
 		}
 		return fmt.Errorf("the admission plugin %s would be taken out, and no migration does that", name)
@@ -162,7 +162,7 @@ func pluginsChange(j Judge, s v1.Step, flag string, had, has []string, isNow boo
 		// Where the snapshot is of later, what ended with the new version is gone from it.
 		gone := !isNow &&
 			(flag == flagvalue.FlagEnablePlugins && name == flagvalue.PluginPVLabels ||
-				pluginEnds(j, flag, name) && targetHolds(j) == nil)
+				isDroppedPlugin(j, flag, name) && targetHolds(j) == nil)
 		if !slices.Contains(had, name) && !gone {
 			return fmt.Errorf("the admission plugin %s would be put in, and no migration does that", name)
 		}
@@ -170,8 +170,8 @@ func pluginsChange(j Judge, s v1.Step, flag string, had, has []string, isNow boo
 	return nil
 }
 
-// pluginEnds reports whether an admission plugin may leave a list because the target version has it no longer.
-func pluginEnds(j Judge, flag, name string) bool {
+// isDroppedPlugin reports whether an admission plugin may leave a list because the target version has it no longer.
+func isDroppedPlugin(j Judge, flag, name string) bool {
 	up := draft.UpgradeOf(j.Options)
 	refused, ended := catalogue.AdmissionPluginEnds(name, up.Minor)
 	return up.IsWanted() && ended && (refused == "" || flag == flagvalue.FlagDisablePlugins)
@@ -232,7 +232,7 @@ func RestoreValue(p *v1.Plan, s v1.Step, flag, now, was string) string {
 	case flagvalue.FlagFeatureGates:
 		return mergeItems(now, was, func(pair string) bool {
 			name, _, _ := strings.Cut(pair, "=")
-			return j.gate(strings.TrimSpace(name))
+			return j.isInTreeGate(strings.TrimSpace(name))
 		})
 	case flagvalue.FlagEnablePlugins, flagvalue.FlagDisablePlugins:
 		return mergeItems(

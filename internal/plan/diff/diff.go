@@ -66,8 +66,8 @@ type differ struct {
 	all   []*Difference
 }
 
-// change returns what is changed at a place; before is asked for at the first time only.
-func (d *differ) change(name string, before func() (string, error)) (*Difference, error) {
+// differenceAt returns what is changed at a place; before is asked for at the first time only.
+func (d *differ) differenceAt(name string, before func() (string, error)) (*Difference, error) {
 	if c, ok := d.at[name]; ok {
 		return c, nil
 	}
@@ -88,7 +88,7 @@ func (d *differ) step(s v1.Step) error {
 	if s.Ref == "" || s.Kind == v1.StepInitializeNode {
 		return nil // nothing that has a text
 	}
-	c, err := d.change(s.Ref, func() (string, error) { return d.object(s) })
+	c, err := d.differenceAt(s.Ref, func() (string, error) { return d.object(s) })
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (d *differ) fileStep(s v1.Step) error {
 	if s.Kind == v1.StepKubelet && len(s.Files) > 0 {
 		return d.kubeletStep(s)
 	}
-	c, err := d.change(s.Host+s.Path, func() (string, error) { return d.file(s) })
+	c, err := d.differenceAt(s.Host+s.Path, func() (string, error) { return d.file(s) })
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (d *differ) file(s v1.Step) (string, error) {
 			continue
 		}
 		if c := clusterview.FindComponent(h, s.Component); c != nil && c.Name != component.CCM {
-			return imageLine(d.plan.Steps, c, h.Name) + lines(c.Command), nil
+			return imageLine(d.plan.Steps, c, h.Name) + joinLines(c.Command), nil
 		}
 		if h.Kubelet != nil && s.Kind == v1.StepKubelet {
 			return kubeletLines(h.Kubelet, s), nil
@@ -155,7 +155,7 @@ func (d *differ) file(s v1.Step) (string, error) {
 	return "", nil
 }
 
-func lines(command []string) string {
+func joinLines(command []string) string {
 	if len(command) == 0 {
 		return ""
 	}
@@ -168,7 +168,7 @@ func flagLines(flags map[string]string) string {
 		out = append(out, "--"+k+"="+v)
 	}
 	sort.Strings(out)
-	return lines(out)
+	return joinLines(out)
 }
 
 func commandOf(manifest string) (string, error) {
@@ -176,7 +176,7 @@ func commandOf(manifest string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return lines(m.Command()), nil
+	return joinLines(m.Command()), nil
 }
 
 // edited carries a step's edits out on a text.
@@ -195,7 +195,7 @@ func (d *differ) edited(s v1.Step, text string) (string, error) {
 			nil,
 			flagsOnly(s.Edits),
 		)
-		return image + lines(command), err
+		return image + joinLines(command), err
 	}
 	var out []byte
 	var err error
@@ -302,7 +302,7 @@ func (d *differ) object(s v1.Step) (string, error) {
 	case s.Kind == v1.StepScale || s.Kind == v1.StepEditWorkload:
 		for _, c := range d.snap.Hosted {
 			if c.Manifest == s.Ref {
-				return lines(c.Command), nil
+				return joinLines(c.Command), nil
 			}
 		}
 	}
@@ -337,7 +337,7 @@ func (d *differ) editedWorkload(s v1.Step, text string) (string, error) {
 			nil,
 			flagsOnly(s.Edits),
 		)
-		return lines(command), err
+		return joinLines(command), err
 	}
 	for _, e := range s.Edits {
 		var out []string

@@ -17,7 +17,7 @@ func (d *differ) kubeletStep(s v1.Step) error {
 	for _, at := range files {
 		part := s
 		part.Path, part.Edits, part.Files = at, edits[at], nil
-		c, err := d.change(part.Host+at, func() (string, error) { return d.file(part) })
+		c, err := d.differenceAt(part.Host+at, func() (string, error) { return d.file(part) })
 		if err != nil {
 			return err
 		}

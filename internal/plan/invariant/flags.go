@@ -153,8 +153,8 @@ func refusedGate(comp string, minor int, e v1.Edit, before flagvalue.Gates) stri
 	return ""
 }
 
-// managedGate reports whether a gate is one that a migration decides about.
-func managedGate(gate string) bool {
+// isManagedGate reports whether a gate is one that a migration decides about.
+func isManagedGate(gate string) bool {
 	return slices.Contains([]string{
 		flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials, flagvalue.GateCredentialProviders,
 		flagvalue.GateLeaderMigration,
@@ -167,7 +167,7 @@ func gatesMerged(r *planView) error {
 	return r.history(flagvalue.FlagFeatureGates, func(s v1.Step, before string, e v1.Edit) error {
 		after := flagvalue.ParseGates(e.Value)
 		for gate, on := range flagvalue.ParseGates(before) {
-			if now, kept := after[gate]; (!kept || now != on) && !managedGate(gate) && !r.refusedLater(s, gate, on) {
+			if now, kept := after[gate]; (!kept || now != on) && !isManagedGate(gate) && !r.isGateRefused(s, gate, on) {
 				return fmt.Errorf("the gate %s=%v is lost", gate, on)
 			}
 		}
@@ -185,7 +185,7 @@ func controllersMerged(r *planView) error {
 		}
 		for _, item := range flagvalue.SplitList(before) {
 			loop, _, cloud := controllernames.Lookup(strings.TrimPrefix(item, "-"))
-			if !mentions(e.Value, item) && !(cloud && loop == clusterview.NodeIPAM) {
+			if !containsItem(e.Value, item) && !(cloud && loop == clusterview.NodeIPAM) {
 				return fmt.Errorf("%q is lost from --controllers", item)
 			}
 		}
@@ -251,7 +251,7 @@ func oneAllocator(r *planView) error {
 	if moves[true] > 0 && moves[false] > 0 {
 		return fmt.Errorf("%d migration configs name node IPAM and %d do not", moves[true], moves[false])
 	}
-	moved := moves[true] > 0 || r.ipamStarts()
+	moved := moves[true] > 0 || r.startsIPAM()
 	for _, i := range r.external() {
 		s := r.Steps[i]
 		e, ok := planstep.LastEdit(s, "controllers")
@@ -271,15 +271,15 @@ func oneAllocator(r *planView) error {
 	return nil
 }
 
-// ipamStarts reports whether a started manager allocates pod CIDRs.
-func (r *planView) ipamStarts() bool {
+// startsIPAM reports whether a started manager allocates pod CIDRs.
+func (r *planView) startsIPAM() bool {
 	for _, s := range r.starts {
 		p, err := program.Identify(s.Flags["cloud-provider"], r.Options.Image)
 		if err != nil || p.IPAMName == "" || s.Flags["allocate-node-cidrs"] != "true" {
 			continue
 		}
 		list := s.Flags["controllers"]
-		if mentions(list, p.IPAMName) || p.IPAMOn && !mentions(list, "-"+p.IPAMName) {
+		if containsItem(list, p.IPAMName) || p.IPAMOn && !containsItem(list, "-"+p.IPAMName) {
 			return true
 		}
 	}
@@ -369,7 +369,7 @@ func kubeletIdentity(r *planView) error {
 	for _, i := range r.kubelets() {
 		s := r.Steps[i]
 		for _, e := range s.Edits {
-			if gate := e.Op == v1.EditSetGate || e.Op == v1.EditUnsetGate; gate && managedGate(e.Name) {
+			if gate := e.Op == v1.EditSetGate || e.Op == v1.EditUnsetGate; gate && isManagedGate(e.Name) {
 				continue
 			}
 			if !slices.Contains(kubeletFlags, e.Name) && e.Name != flagvalue.FlagHostname {
@@ -433,7 +433,7 @@ func labelsPlugin(r *planView) error {
 				value = e.Value
 			}
 		}
-		if mentions(value, flagvalue.PluginPVLabels) {
+		if containsItem(value, flagvalue.PluginPVLabels) {
 			return fmt.Errorf("%s on host %s keeps it", component.KAS, h.Name)
 		}
 	}

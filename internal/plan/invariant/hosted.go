@@ -12,14 +12,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// seeded reports whether the plan is for a control plane that another cluster hosts.
-func (r *planView) seeded() bool { return r.Cluster.Seed != "" }
+// isHosted reports whether the plan is for a control plane that another cluster hosts.
+func (r *planView) isHosted() bool { return r.Cluster.Seed != "" }
 
 // seedOneOwner holds a hosted control plane's manager back until the in-tree loops are proven off, or respect the
 // migration lease.
 func seedOneOwner(r *planView) error {
 	first, ok := r.first()
-	if !r.seeded() || !ok {
+	if !r.isHosted() || !ok {
 		return nil
 	}
 	before := r.Steps[:first]
@@ -90,7 +90,7 @@ func loopsOff(s v1.Step) bool {
 // seedKeepsProvider holds the provider in the control plane until the part of the migration that comes when the
 // machines are done.
 func seedKeepsProvider(r *planView) error {
-	if !r.seeded() {
+	if !r.isHosted() {
 		return nil
 	}
 	for i, s := range r.Steps {
@@ -111,7 +111,7 @@ func seedKeepsProvider(r *planView) error {
 
 // seedStays holds every change of the seed within the namespace of the cluster, and credentials out of the plan.
 func seedStays(r *planView) error {
-	if !r.seeded() {
+	if !r.isHosted() {
 		return nil
 	}
 	for _, s := range r.Steps {

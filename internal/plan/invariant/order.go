@@ -18,7 +18,7 @@ import (
 
 func oneOwner(r *planView) error {
 	first, ok := r.first()
-	if !ok || r.seeded() { // see P-39
+	if !ok || r.isHosted() { // see P-39
 		return nil
 	}
 	for _, i := range r.external() {
@@ -182,7 +182,7 @@ func namedBy(named map[string]map[string]string, host, path string) string {
 
 // successorThere says which host's manager has no successor.
 func successorThere(r *planView) error {
-	if r.seeded() && r.Options.Part == v1.PartFinish {
+	if r.isHosted() && r.Options.Part == v1.PartFinish {
 		return nil // it is there; the first step looks
 	}
 	hosts := map[string]bool{}
@@ -352,10 +352,10 @@ func pluginStays(r *planView) error {
 // unregistersNow reports whether a step takes an in-tree plugin out that was there.
 func (r *planView) unregistersNow(s v1.Step) bool {
 	e, ok := planstep.LastEdit(s, flagvalue.FlagFeatureGates)
-	return ok && unregisters(e.Value) && !unregisters(r.original(s, flagvalue.FlagFeatureGates))
+	return ok && unregistersPlugin(e.Value) && !unregistersPlugin(r.original(s, flagvalue.FlagFeatureGates))
 }
 
-func unregisters(gates string) bool {
+func unregistersPlugin(gates string) bool {
 	for g, on := range flagvalue.ParseGates(gates) {
 		if on &&
 			(strings.HasPrefix(g, "InTreePlugin") || strings.HasPrefix(g, flagvalue.GateCSIMigration) && strings.HasSuffix(g, "Complete")) {

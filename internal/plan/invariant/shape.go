@@ -151,7 +151,7 @@ func undoTold(r *planView) error {
 }
 
 func podShape(r *planView) error {
-	if r.seeded() {
+	if r.isHosted() {
 		return nil // its nodes are another cluster's, where nothing waits for it
 	}
 	for _, s := range r.starts {
@@ -163,16 +163,16 @@ func podShape(r *planView) error {
 			return fmt.Errorf("step %s makes the manager depend on the cluster's DNS", id)
 		case s.Spec["priorityClassName"] == nil:
 			return fmt.Errorf("step %s gives the manager no priority", id)
-		case s.Managed && !tolerates(s.Spec):
+		case s.Managed && !toleratesUninitialized(s.Spec):
 			return fmt.Errorf("step %s does not tolerate %s", id, layout.TaintUninitialized)
-		case s.Managed && strings.HasPrefix(r.Steps[s.Index].Ref, "DaemonSet/") && !ownAddress(s.Spec):
+		case s.Managed && strings.HasPrefix(r.Steps[s.Index].Ref, "DaemonSet/") && !hasAPIServerAddress(s.Spec):
 			return fmt.Errorf("step %s lets the manager reach the API through kube-proxy only", id)
 		}
 	}
 	return nil
 }
 
-func tolerates(spec map[string]any) bool {
+func toleratesUninitialized(spec map[string]any) bool {
 	list, _ := spec["tolerations"].([]any)
 	return slices.ContainsFunc(list, func(t any) bool {
 		t2, _ := t.(map[string]any)
@@ -180,7 +180,7 @@ func tolerates(spec map[string]any) bool {
 	})
 }
 
-func ownAddress(spec map[string]any) bool {
+func hasAPIServerAddress(spec map[string]any) bool {
 	list, _ := spec["containers"].([]any)
 	for _, c := range list {
 		c, _ := c.(map[string]any)
@@ -259,7 +259,7 @@ func azureNodes(r *planView) error {
 		return nil
 	}
 	for _, s := range r.starts {
-		if list := s.Flags["controllers"]; !mentions(list, "-cloud-node") && !mentions(list, "-cloud-node-controller") {
+		if list := s.Flags["controllers"]; !containsItem(list, "-cloud-node") && !containsItem(list, "-cloud-node-controller") {
 			return fmt.Errorf("step %s runs the node loop", r.Steps[s.Index].ID)
 		}
 	}

@@ -37,8 +37,8 @@ func (r *planView) component(h v1.Host, s v1.Step) *v1.Component {
 	return &after
 }
 
-// refusedLater reports whether the version that a step gives to its component does not take a gate with its value.
-func (r *planView) refusedLater(s v1.Step, gate string, on bool) bool {
+// isGateRefused reports whether the version that a step gives to its component does not take a gate with its value.
+func (r *planView) isGateRefused(s v1.Step, gate string, on bool) bool {
 	n, ok := r.minorOf(s)
 	g := catalogue.GateFor(s.Component, gate, n)
 	return ok && planstep.ChangesImage(s) && (!g.Known || g.Locked && g.Default != on)
@@ -61,19 +61,19 @@ func atStart(snap *v1.Snapshot) versions {
 		for i := range h.Components {
 			c := &h.Components[i]
 			if n, err := d.MinorOf(c); err == nil && slices.Contains(component.Versioned, c.Name) {
-				v.put(c.Name, h.Name, n)
+				v.setMinor(c.Name, h.Name, n)
 			}
 		}
 	}
 	for _, n := range snap.Nodes {
 		if k, err := clusterview.ParseMinor("", n.KubeletVersion); err == nil {
-			v.put(component.Kubelet, n.Name, k)
+			v.setMinor(component.Kubelet, n.Name, k)
 		}
 	}
 	return v
 }
 
-func (v versions) put(component, host string, n int) {
+func (v versions) setMinor(component, host string, n int) {
 	if v[component] == nil {
 		v[component] = map[string]int{}
 	}
@@ -144,7 +144,7 @@ func skewKept(r *planView) error {
 		}
 		images[key] = planstep.ImageAfter(s, images[key])
 		if n, err := clusterview.ParseMinor(images[key], ""); err == nil {
-			v.put(s.Component, s.Host, n)
+			v.setMinor(s.Component, s.Host, n)
 		}
 		if why := v.skewed(); why != "" && why != before { // what was so before is not this plan's, and check names it
 			return fmt.Errorf("after step %s %s", s.ID, why)

@@ -146,11 +146,11 @@ func (r *planView) original(s v1.Step, flag string) string {
 
 // deployed is the component of a step that edits a Deployment, as the snapshot has it; nil for another step.
 func (r *planView) deployed(s v1.Step) *v1.Component {
-	if r.snap == nil || s.Kind != v1.StepEditWorkload || !r.seeded() {
+	if r.snap == nil || s.Kind != v1.StepEditWorkload || !r.isHosted() {
 		return nil
 	}
 	return clusterview.FindHosted(r.snap, s.Component)
 }
 
-// mentions reports whether a value is in a list separated by commas.
-func mentions(list, item string) bool { return slices.Contains(strings.Split(list, ","), item) }
+// containsItem reports whether a value is in a list separated by commas.
+func containsItem(list, item string) bool { return slices.Contains(strings.Split(list, ","), item) }

@@ -128,8 +128,8 @@ func wellFormed(s v1.Step, facts map[string]bool) error {
 	values := map[string]string{
 		"unit":      s.Unit,
 		"source":    s.Source,
-		"replicas":  given(s.Replicas != nil),
-		"await":     given(s.Await != nil),
+		"replicas":  wordIfGiven(s.Replicas != nil),
+		"await":     wordIfGiven(s.Await != nil),
 		"id":        s.ID,
 		"phase":     s.Phase,
 		"object":    s.Object,
@@ -157,7 +157,7 @@ func wellFormed(s v1.Step, facts map[string]bool) error {
 	return nil
 }
 
-func given(yes bool) string {
+func wordIfGiven(yes bool) string {
 	if yes {
 		return "given"
 	}

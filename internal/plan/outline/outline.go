@@ -122,7 +122,7 @@ func irreversible(p *v1.Plan) []string {
 	if providerIDs > 0 {
 		out = append(out, fmt.Sprintf("%s: it can be set once", english.Count(providerIDs, "providerID")))
 	}
-	if recreates(p) {
+	if recreatesLoadBalancers(p) {
 		out = append(out, "the addresses of load balancers, which are made again")
 	}
 	return out
@@ -131,8 +131,8 @@ func irreversible(p *v1.Plan) []string {
 // changesSomething reports whether a step is more than a verification or a wait.
 func changesSomething(s v1.Step) bool { return s.Kind != v1.StepVerify && s.Kind != v1.StepAwait }
 
-// recreates reports whether the load balancers get new addresses.
-func recreates(p *v1.Plan) bool {
+// recreatesLoadBalancers reports whether the load balancers get new addresses.
+func recreatesLoadBalancers(p *v1.Plan) bool {
 	return slices.ContainsFunc(p.Effects, func(e string) bool { return strings.HasPrefix(e, effect.Recreated) })
 }
 
@@ -145,17 +145,17 @@ func risk(p *v1.Plan) (word string, reasons []string) {
 			word = RiskMedium
 		}
 	}
-	if recreates(p) {
+	if recreatesLoadBalancers(p) {
 		word = RiskHigh
 		reasons = append(reasons, "load balancers get new addresses")
 	}
 	if gap := Gap(p.Steps); p.Strategy == planstep.Downtime && p.Direction == planstep.Forward && gap > 0 {
 		medium("no manager runs the cloud loops for about %d s", gap)
 	}
-	if n := count(p, func(s v1.Step) bool { return s.Drain }); n > 0 {
+	if n := countSteps(p, func(s v1.Step) bool { return s.Drain }); n > 0 {
 		medium("%s drained", findings.Counting(n, "node", "is", "are"))
 	}
-	if n := count(p, func(s v1.Step) bool { return s.Kind == v1.StepAwait }); n > 0 {
+	if n := countSteps(p, func(s v1.Step) bool { return s.Kind == v1.StepAwait }); n > 0 {
 		medium("%s for hosts that you replace", findings.Counting(n, "step", "waits", "wait"))
 	}
 	accepted, warned := tolerated(p)
@@ -168,7 +168,7 @@ func risk(p *v1.Plan) (word string, reasons []string) {
 	return word, reasons
 }
 
-func count(p *v1.Plan, is func(v1.Step) bool) (n int) {
+func countSteps(p *v1.Plan, is func(v1.Step) bool) (n int) {
 	for _, s := range p.Steps {
 		if is(s) {
 			n++

@@ -240,15 +240,15 @@ func (v *versionChange) unset(flag string) {
 	}
 }
 
-func (v *versionChange) refuse(format string, args ...any) {
+func (v *versionChange) addRefusal(format string, args ...any) {
 	err := fmt.Errorf("%s 1.%d: "+format, append([]any{v.c.Name, v.draft.Upgrade.Minor}, args...)...)
 	if !slices.ContainsFunc(v.draft.Refusals, func(e error) bool { return e.Error() == err.Error() }) {
 		v.draft.Refusals = append(v.draft.Refusals, err) // each host would say it again
 	}
 }
 
-// changed notes what is different after the upgrade.
-func (v *versionChange) changed(format string, args ...any) {
+// noteChange notes what is different after the upgrade.
+func (v *versionChange) noteChange(format string, args ...any) {
 	v.draft.Note("changed by the new version: " + fmt.Sprintf(format, args...))
 }
 
@@ -264,25 +264,25 @@ func (v *versionChange) dropFlags() {
 		end, known := catalogue.FlagEnds(v.c.Name, flag, value)
 		switch {
 		case !held:
-			v.refuse(
+			v.addRefusal(
 				"--%s is in no version of %s that is known here, and a component does not start with a flag that it does not know; remove it from the manifests, or upgrade with what put it there",
 				flag,
 				v.c.Name,
 			)
 		case !known:
-			v.refuse(
+			v.addRefusal(
 				"it does not know --%s, and what takes its place is not known here: take it out of the manifests first",
 				flag,
 			)
 		case end.Refused != "":
-			v.refuse("it does not know --%s: %s", flag, end.Refused)
+			v.addRefusal("it does not know --%s: %s", flag, end.Refused)
 		default:
 			v.unset(flag)
 			if _, there := v.flags[end.Replacement]; end.Replacement != "" && !there {
 				v.set(end.Replacement, value)
 			}
 			if end.Effect != "" {
-				v.changed("%s loses --%s=%s: %s", v.c.Name, flag, value, end.Effect)
+				v.noteChange("%s loses --%s=%s: %s", v.c.Name, flag, value, end.Effect)
 			}
 		}
 	}
@@ -315,9 +315,9 @@ func (v *versionChange) keepsGate(name string, on bool) bool {
 	case is.Known && (!is.Locked || is.Default == on):
 		return true
 	case is.Known:
-		v.changed("%s loses the gate %s=%v: it is %v for good", v.c.Name, name, on, is.Default)
+		v.noteChange("%s loses the gate %s=%v: it is %v for good", v.c.Name, name, on, is.Default)
 	case !was.Known:
-		v.refuse(
+		v.addRefusal(
 			"the feature gate %s is not known here, neither in 1.%d nor in 1.%d: take it out of --feature-gates first",
 			name,
 			v.from,
@@ -325,7 +325,7 @@ func (v *versionChange) keepsGate(name string, on bool) bool {
 		)
 		return true
 	case was.Default != on:
-		v.changed(
+		v.noteChange(
 			"%s loses the gate %s=%v, which is gone; what it decided is %v for good, or gone with it",
 			v.c.Name,
 			name,
@@ -343,7 +343,7 @@ func (v *versionChange) dropPlugins() {
 		rest := slices.DeleteFunc(flagvalue.SplitList(value), func(p string) bool {
 			refused, ended := catalogue.AdmissionPluginEnds(p, v.draft.Upgrade.Minor)
 			if ended && refused != "" && flag == "enable-admission-plugins" {
-				v.refuse("it has no admission plugin %s: %s", p, refused)
+				v.addRefusal("it has no admission plugin %s: %s", p, refused)
 			}
 			return ended
 		})
@@ -362,7 +362,7 @@ func (v *versionChange) dropPlugins() {
 func (v *versionChange) checkLock() {
 	const flag = "leader-elect-resource-lock"
 	if kind, ok := v.flags[flag]; ok && v.c.Name != component.KAS && !catalogue.LockKnown(kind, v.draft.Upgrade.Minor) {
-		v.refuse(
+		v.addRefusal(
 			"it has no --%s=%s: move all managers to leases first, by way of endpointsleases or configmapsleases",
 			flag,
 			kind,

@@ -33,7 +33,7 @@ func Of(r *certificatesv1.CertificateSigningRequest) v1.CertificateRequest {
 		Created:    r.CreationTimestamp.UTC(),
 	}
 	if r.Spec.SignerName == certificatesv1.KubeletServingSignerName {
-		names, err := read(r)
+		names, err := readRequest(r)
 		if out.Names = names; err != nil {
 			out.Names, out.Problem = nil, err.Error()
 		}
@@ -55,8 +55,8 @@ func stateOf(r *certificatesv1.CertificateSigningRequest) string {
 	return state
 }
 
-// read returns the names and addresses that a request asks for, sorted.
-func read(r *certificatesv1.CertificateSigningRequest) ([]string, error) {
+// readRequest returns the names and addresses that a request asks for, sorted.
+func readRequest(r *certificatesv1.CertificateSigningRequest) ([]string, error) {
 	block, rest := pem.Decode(r.Spec.Request)
 	if block == nil || len(rest) > 0 {
 		return nil, errors.New("it holds no single PEM block")

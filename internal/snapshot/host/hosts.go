@@ -72,7 +72,7 @@ func (l *hostReader) fact(parts ...string) string {
 
 func (l *hostReader) read(ctx context.Context) {
 	l.kubelet(ctx) // first: it says where the manifests lie
-	if !l.components(ctx) {
+	if !l.readManifests(ctx) {
 		return
 	}
 	l.services(ctx)
@@ -104,8 +104,8 @@ func (l *hostReader) manifestDir() string {
 	return controlplane.ManifestDir
 }
 
-// components reads the manifests directory. It returns false when nothing of the host can be read.
-func (l *hostReader) components(ctx context.Context) bool {
+// readManifests reads the manifests directory. It returns false when nothing of the host can be read.
+func (l *hostReader) readManifests(ctx context.Context) bool {
 	dir := l.manifestDir()
 	names, err := l.access.List(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {

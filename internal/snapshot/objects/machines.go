@@ -69,15 +69,15 @@ func GatherMachines(ctx context.Context, g *collect.Collector) {
 func findVersion(g *collect.Collector, group string) string {
 	best := ""
 	for _, gv := range g.Snap.APIGroups {
-		if name, version, _ := strings.Cut(gv, "/"); name == group && (best == "" || rank(version) > rank(best)) {
+		if name, version, _ := strings.Cut(gv, "/"); name == group && (best == "" || versionRank(version) > versionRank(best)) {
 			best = version
 		}
 	}
 	return best
 }
 
-// rank orders v1alpha3 < v1beta1 < v1beta2 < v1 < v2.
-func rank(version string) int {
+// versionRank orders v1alpha3 < v1beta1 < v1beta2 < v1 < v2.
+func versionRank(version string) int {
 	rest := strings.TrimPrefix(version, "v")
 	for stage, word := range []string{"alpha", "beta"} {
 		if major, minor, ok := strings.Cut(rest, word); ok {

@@ -60,7 +60,7 @@ var ReasonNeeds = []collect.Need{
 }
 
 // DefaultNeeds are what an apply and its rollback do to the API where the plan is not known yet, resource by resource.
-var DefaultNeeds = merge(slices.Concat(alwaysNeeded, []collect.Need{
+var DefaultNeeds = mergeNeeds(slices.Concat(alwaysNeeded, []collect.Need{
 	apiServersNeed,
 	{Verbs: []string{"create", "delete", "get"}, Resource: "serviceaccounts", Namespace: component.Namespace},
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "roles", Namespace: component.Namespace},
@@ -84,7 +84,7 @@ func NeedsOf(steps []v1.Step) []collect.Need {
 	for _, s := range steps {
 		needs = append(needs, needsOf(s)...)
 	}
-	return merge(needs)
+	return mergeNeeds(needs)
 }
 
 func needsOf(s v1.Step) []collect.Need {
@@ -250,9 +250,9 @@ func about(ref string, verbs ...string) collect.Need {
 	return n
 }
 
-// merge puts the verbs about the same thing together, and drops what a wider need has already. The right to all objects
-// of a kind is one to each. Needs and verbs come out in a fixed order.
-func merge(needs []collect.Need) []collect.Need {
+// mergeNeeds puts the verbs about the same thing together, and drops what a wider need has already. The right to all
+// objects of a kind is one to each. Needs and verbs come out in a fixed order.
+func mergeNeeds(needs []collect.Need) []collect.Need {
 	type thing struct{ group, resource, namespace, name string }
 	verbs := map[thing]map[string]bool{}
 	for _, n := range needs {
@@ -307,5 +307,5 @@ var PodAccessNeeds = []collect.Need{
 
 // WithPodAccess adds what reaching hosts through pods takes.
 func WithPodAccess(needs []collect.Need) []collect.Need {
-	return merge(slices.Concat(needs, PodAccessNeeds))
+	return mergeNeeds(slices.Concat(needs, PodAccessNeeds))
 }

@@ -54,7 +54,7 @@ func TestABackendIsTheFirstWorkloadThatAServiceSelects(t *testing.T) {
 	b := newBackends(g, services)
 	for range 2 { // the second time, it is known
 		for _, service := range services {
-			got, want := b.of(service), firstMatch(g, namespaces[service], service)
+			got, want := b.workloadFor(service), firstMatch(g, namespaces[service], service)
 			if got != want {
 				t.Errorf("%s, which selects %v: have %q, want %q", service, g.Selectors[service], got, want)
 			}

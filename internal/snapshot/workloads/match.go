@@ -128,7 +128,7 @@ func nodeByPods(g *collect.Collector, h *v1.Host, taken map[string]bool) string 
 	for _, c := range h.Components {
 		for _, flag := range addressFlags {
 			address := c.Flags[flag]
-			if address == "" || usedElsewhere(g, h.Name, c.Name, flag, address) {
+			if address == "" || isUsedElsewhere(g, h.Name, c.Name, flag, address) {
 				continue
 			}
 			var nodes []string
@@ -146,7 +146,7 @@ func nodeByPods(g *collect.Collector, h *v1.Host, taken map[string]bool) string 
 	return ""
 }
 
-func usedElsewhere(g *collect.Collector, host, component, flag, value string) bool {
+func isUsedElsewhere(g *collect.Collector, host, component, flag, value string) bool {
 	for _, h := range g.Snap.Hosts {
 		if h.Name == host {
 			continue
@@ -209,8 +209,8 @@ func newMirrorPods(g *collect.Collector) *mirrorPods {
 	return m
 }
 
-// of is the first mirror pod of a component on a Node; nil when the API has none.
-func (m *mirrorPods) of(node, component string) *corev1.Pod {
+// firstPod is the first mirror pod of a component on a Node; nil when the API has none.
+func (m *mirrorPods) firstPod(node, component string) *corev1.Pod {
 	if node == "" {
 		return nil
 	}
@@ -228,7 +228,7 @@ func (m *mirrorPods) of(node, component string) *corev1.Pod {
 
 // describe is the mirror pod of a component on a Node as a snapshot has it; nil when the API has none.
 func (m *mirrorPods) describe(node, component string) *v1.MirrorPod {
-	p := m.of(node, component)
+	p := m.firstPod(node, component)
 	if p == nil {
 		return nil
 	}

@@ -241,15 +241,15 @@ func (r role) has(c v1.Container) bool {
 	if program := programOf(
 		c.Command,
 	); program != "" &&
-		slices.ContainsFunc(r.programs, func(p string) bool { return like(p, program) }) {
+		slices.ContainsFunc(r.programs, func(p string) bool { return matchesPattern(p, program) }) {
 		return true
 	}
 	repository := repositoryOf(c.Image)
 	return slices.ContainsFunc(r.images, func(pattern string) bool { return endsLike(pattern, repository) })
 }
 
-// like matches with at most one star.
-func like(pattern, text string) bool {
+// matchesPattern matches with at most one star.
+func matchesPattern(pattern, text string) bool {
 	before, after, star := strings.Cut(pattern, "*")
 	if !star {
 		return pattern == text
@@ -265,7 +265,7 @@ func endsLike(pattern, repository string) bool {
 	}
 	have = have[len(have)-len(want):]
 	for i := range want {
-		if !like(want[i], have[i]) {
+		if !matchesPattern(want[i], have[i]) {
 			return false
 		}
 	}
@@ -338,6 +338,6 @@ var hyperkube = map[string]string{
 
 func isProgram(base string) bool {
 	return slices.ContainsFunc(roles, func(r role) bool {
-		return slices.ContainsFunc(r.programs, func(p string) bool { return like(p, base) })
+		return slices.ContainsFunc(r.programs, func(p string) bool { return matchesPattern(p, base) })
 	})
 }

@@ -155,7 +155,7 @@ func GatherWebhookEndpoints(ctx context.Context, g *collect.Collector) {
 		if err == nil {
 			w.Ready = ptr.To(ready[w.Service])
 		}
-		w.Backend = behind.of(w.Service)
+		w.Backend = behind.workloadFor(w.Service)
 	}
 }
 
@@ -263,8 +263,9 @@ func newBackends(g *collect.Collector, services []string) *backends {
 	return b
 }
 
-// of marks the workload whose pods a Service selects, and returns its Ref; empty when none of the listed ones is.
-func (b *backends) of(service string) string {
+// workloadFor marks the workload whose pods a Service selects, and returns its Ref; empty when none of the listed ones
+// is.
+func (b *backends) workloadFor(service string) string {
 	ref, known := b.known[service]
 	if !known {
 		ref = b.find(service)

@@ -79,7 +79,7 @@ type pacer struct {
 
 // wait takes the next place in the lane and waits for its time.
 func (l *pacer) wait(ctx context.Context) error {
-	delay := l.take()
+	delay := l.reserveSlot()
 	if delay <= 0 {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (l *pacer) wait(ctx context.Context) error {
 	}
 }
 
-func (l *pacer) take() time.Duration {
+func (l *pacer) reserveSlot() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rate == 0 {

@@ -13,9 +13,9 @@ import (
 	"github.com/transplant-dev/transplant/provider/aws/pages"
 )
 
-// describe fills in what EC2 says of a node's instance. All of it comes with the answer that reports whether the
+// fillInstance fills in what EC2 says of a node's instance. All of it comes with the answer that reports whether the
 // instance exists; none costs a call.
-func describe(out *v1.CloudInstance, i ec2types.Instance) {
+func fillInstance(out *v1.CloudInstance, i ec2types.Instance) {
 	out.ID, out.PrivateDNSName = aws.ToString(i.InstanceId), aws.ToString(i.PrivateDnsName)
 	out.Type, out.Profile = string(i.InstanceType), i.IamInstanceProfile != nil
 	if i.State != nil {

@@ -236,7 +236,7 @@ func placeInstances(nodes []v1.Node, got answered) []v1.CloudInstance {
 		instance, found := got.found[key]
 		placed := v1.CloudInstance{Node: n.Name, ID: instanceID(n.ProviderID), Found: found}
 		if found {
-			describe(&placed, instance)
+			fillInstance(&placed, instance)
 		}
 		out = append(out, placed)
 	}

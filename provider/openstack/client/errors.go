@@ -97,7 +97,7 @@ func message(body []byte) string {
 	if json.Unmarshal(body, &fields) != nil {
 		return ""
 	}
-	if said := text(fields["faultstring"]); said != "" {
+	if said := decodeString(fields["faultstring"]); said != "" {
 		return said
 	}
 	for _, field := range fields {
@@ -108,10 +108,10 @@ func message(body []byte) string {
 			return inner.Message
 		}
 	}
-	return text(fields["message"])
+	return decodeString(fields["message"])
 }
 
-func text(raw json.RawMessage) string {
+func decodeString(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
 		return ""

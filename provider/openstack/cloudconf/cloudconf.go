@@ -191,7 +191,7 @@ func Read(data []byte) (config *Config, notes []string, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, nil, errors.New("the cloud config is empty: OpenStack needs at least [Global] auth-url and credentials")
 	}
-	c, err := parse(data)
+	c, err := parseConfig(data)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -204,7 +204,7 @@ func Read(data []byte) (config *Config, notes []string, err error) {
 	return c, notes, c.check()
 }
 
-func parse(data []byte) (*Config, error) {
+func parseConfig(data []byte) (*Config, error) {
 	c := defaults()
 	if fatal := gcfg.FatalOnly(gcfg.ReadInto(c, bytes.NewReader(data))); fatal != nil {
 		return nil, fmt.Errorf("reading the cloud config: %w", fatal)
@@ -215,7 +215,7 @@ func parse(data []byte) (*Config, error) {
 // CheckClouds refuses a cloud.conf that takes credentials from this machine's clouds.yaml and says itself whom they are
 // sent to. A file that was read from a host would give them to the host's owner.
 func CheckClouds(data []byte) error {
-	c, err := parse(data)
+	c, err := parseConfig(data)
 	if err != nil || !c.Global.UseClouds {
 		return err
 	}

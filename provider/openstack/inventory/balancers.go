@@ -50,7 +50,7 @@ func (p *project) balancers(
 		if lb.ProvisioningStatus == "DELETED" || !named && !strings.HasPrefix(lb.Name, naming.ServicePrefix) {
 			continue
 		}
-		made, err := describe(ctx, octavia, lb, attached[lb.VipPortID])
+		made, err := describeLoadBalancer(ctx, octavia, lb, attached[lb.VipPortID])
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (p *project) belongs(lb v1.LoadBalancer, nodes map[string]bool) bool {
 	return len(lb.Members) == 0 || slices.ContainsFunc(lb.Members, func(address string) bool { return nodes[address] })
 }
 
-func describe(
+func describeLoadBalancer(
 	ctx context.Context,
 	octavia *gophercloud.ServiceClient,
 	lb loadbalancers.LoadBalancer,

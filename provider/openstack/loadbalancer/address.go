@@ -49,9 +49,9 @@ func (s *settings) usedBy() string {
 	return cut("Used by Kubernetes service " + s.service.Namespace + "/" + s.service.Name + ", and not made for it")
 }
 
-// madeFor reports whether the floating IP of a load balancer was made for the Service. One that was made for the
-// Service which the load balancer was made for, and which has gone before, counts too.
-func (s *settings) madeFor(lb *loadbalancers.LoadBalancer, ip *floatingips.FloatingIP) bool {
+// wasMadeForService reports whether the floating IP of a load balancer was made for the Service. One that was made for
+// the Service which the load balancer was made for, and which has gone before, counts too.
+func (s *settings) wasMadeForService(lb *loadbalancers.LoadBalancer, ip *floatingips.FloatingIP) bool {
 	if slices.Contains(s.floatingDescriptions(), ip.Description) {
 		return true
 	}
@@ -65,16 +65,17 @@ func (s *settings) makerOf(lb *loadbalancers.LoadBalancer) (naming.Owner, bool) 
 	return maker, ok && maker.UID == "" && slices.Contains(s.clusters, maker.Cluster)
 }
 
-// inReach reports whether a description is that of a floating IP for the Service's own namespace and cluster.
-func (s *settings) inReach(description string) bool {
+// isOwnDescription reports whether a description is that of a floating IP for the Service's own namespace and cluster.
+func (s *settings) isOwnDescription(description string) bool {
 	return strings.HasPrefix(description, s.describedFor()) && slices.ContainsFunc(s.clusters, func(cluster string) bool {
 		return strings.HasSuffix(description, " from cluster "+cluster)
 	})
 }
 
-// madeForOthers reports whether a description is that of a floating IP for a Service of another namespace or cluster.
-func (s *settings) madeForOthers(description string) bool {
-	return strings.HasPrefix(description, madeByUs) && !s.inReach(description)
+// isForeignDescription reports whether a description is that of a floating IP for a Service of another namespace or
+// cluster.
+func (s *settings) isForeignDescription(description string) bool {
+	return strings.HasPrefix(description, madeByUs) && !s.isOwnDescription(description)
 }
 
 // checkPort refuses a port that something else uses, and one whose floating IP was made for others.
@@ -91,7 +92,7 @@ func (s *settings) checkPort(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	for _, ip := range ips {
-		if s.madeForOthers(ip.Description) {
+		if s.isForeignDescription(ip.Description) {
 			klog.FromContext(ctx).Info("A Service names a port with a floating IP that was made for others",
 				"service", klog.KObj(s.service), "floatingIP", ip.FloatingIP, "description", ip.Description)
 			return fmt.Errorf("floating IP %s of port %s was made for another namespace or cluster", ip.FloatingIP, s.port)
@@ -206,7 +207,7 @@ func (s *settings) freeFloating(
 		log.Info("A Service asks for a floating IP that is in use", "port", port)
 		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, is in use: free it, or ask for another", address)
 	}
-	if of := all[0].Description; s.madeForOthers(of) {
+	if of := all[0].Description; s.isForeignDescription(of) {
 		log.Info("A Service asks for a floating IP that was made for others", "description", of)
 		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, was made for another namespace or cluster: "+
 			"ask for another, or change its description", address)
@@ -256,9 +257,9 @@ func update(
 	return nil
 }
 
-// inTreeMade reports whether the in-tree provider has made a floating IP. It left no description. An address that the
-// user has named may be the user's own.
-func (s *settings) inTreeMade(in scope, ip *floatingips.FloatingIP) bool {
+// wasMadeInTree reports whether the in-tree provider has made a floating IP. It left no description. An address that
+// the user has named may be the user's own.
+func (s *settings) wasMadeInTree(in scope, ip *floatingips.FloatingIP) bool {
 	if !in.adopted || ip.Description != "" || ip.FloatingIP == s.service.Spec.LoadBalancerIP {
 		return false
 	}
@@ -281,7 +282,7 @@ func (s *settings) adoptFloating(
 		return nil
 	}
 	description := s.usedBy()
-	if s.inTreeMade(in, ip) {
+	if s.wasMadeInTree(in, ip) {
 		description = s.floatingDescription()
 	}
 	// without a port: to name it would attach it again
@@ -297,7 +298,7 @@ func (b *Balancers) removeFloating(
 	in scope,
 	ip *floatingips.FloatingIP,
 ) error {
-	if s.keepFloating || !s.madeFor(lb, ip) && !s.inTreeMade(in, ip) {
+	if s.keepFloating || !s.wasMadeForService(lb, ip) && !s.wasMadeInTree(in, ip) {
 		return s.detach(ctx, neutron, ip)
 	}
 	klog.FromContext(ctx).Info("Deleting a floating IP", "service", klog.KObj(s.service), "address", ip.FloatingIP)

@@ -116,7 +116,7 @@ func (b *Balancers) find(ctx context.Context, o octavia, s *settings) (*found, e
 		case s.id != "":
 			return nil, nil
 		}
-		b.memory.drop(s.service.UID, id, true)
+		b.memory.dropLoadBalancer(s.service.UID, id, true)
 	}
 	for _, name := range s.names() {
 		all, err := o.named(ctx, name)
@@ -240,7 +240,7 @@ func (b *Balancers) reconcile(
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	in := s.scope(lb.LoadBalancer)
-	if err := b.ready(ctx, o, s, lb.LoadBalancer, in, e); err != nil {
+	if err := b.checkReady(ctx, o, s, lb.LoadBalancer, in, e); err != nil {
 		return nil, err
 	}
 	if err := b.share(ctx, o, s, lb.LoadBalancer, in, e); err != nil {
@@ -300,7 +300,7 @@ func (b *Balancers) changes(
 			if err != nil {
 				return nil, err
 			}
-			e.keep(read, healthPorts, lb.LoadBalancer, lb.date)
+			e.keepTree(read, healthPorts, lb.LoadBalancer, lb.date)
 		}
 		changes, err := diff(want, e.tree, in, o.features)
 		if err != nil || len(changes) > 0 || !e.changed {
@@ -333,7 +333,7 @@ func (b *Balancers) believes(ctx context.Context, o octavia, e *entry, lb *found
 		return true, nil
 	}
 	s, err := o.statuses(ctx, lb.ID)
-	if err != nil || !s.agrees(e.tree) {
+	if err != nil || !s.matchesTree(e.tree) {
 		return false, err
 	}
 	e.settled = lb.date.After(lb.UpdatedAt.Add(time.Second))
@@ -359,7 +359,7 @@ func (b *Balancers) makeChange(
 		after, _ := e.wait(b.now())
 		return cloudapi.NewRetryError(
 			fmt.Sprintf("load balancer %s (%s) is being changed, %d changes are left", lb.Name, lb.ID, of-1), after)
-	case immutable(err):
+	case isImmutable(err):
 		e.forget()
 		after, _ := e.wait(b.now())
 		return cloudapi.NewRetryError(
@@ -369,8 +369,8 @@ func (b *Balancers) makeChange(
 	return fmt.Errorf("changing load balancer %s (%s): %w", lb.Name, lb.ID, s.explain(err))
 }
 
-// immutable reports whether Octavia refuses a change because another is under way.
-func immutable(err error) bool {
+// isImmutable reports whether Octavia refuses a change because another is under way.
+func isImmutable(err error) bool {
 	return client.Conflict(err) && strings.Contains(client.Explain(err).Error(), "immutable")
 }
 
@@ -407,9 +407,9 @@ func (s *settings) placesGiven() string {
 	return strings.Join(from, " and ")
 }
 
-// ready returns nil for a load balancer that a Service may change, and that can be changed now. Otherwise its error
-// says when to ask again, or what to do.
-func (b *Balancers) ready(
+// checkReady returns nil for a load balancer that a Service may change, and that can be changed now. Otherwise its
+// error says when to ask again, or what to do.
+func (b *Balancers) checkReady(
 	ctx context.Context,
 	o octavia,
 	s *settings,

@@ -73,9 +73,9 @@ func (s *settings) create(f features) object {
 	set("vip_subnet_id", s.subnet.value, s.port == "")
 	set("vip_network_id", s.network.value, s.port == "")
 	set("vip_address", s.ownAddress(), true)
-	set("flavor_id", s.flavor, f.flavors())
-	set("availability_zone", s.zone, f.zones())
-	if f.tags() {
+	set("flavor_id", s.flavor, f.supportsFlavors())
+	set("availability_zone", s.zone, f.supportsZones())
+	if f.supportsTags() {
 		body["tags"] = []string{s.name}
 	}
 	return body

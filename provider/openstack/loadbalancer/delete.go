@@ -37,7 +37,7 @@ func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster strin
 		return err
 	}
 	if id := b.memory.idOf(service.UID); id != "" {
-		b.memory.drop(service.UID, id, true)
+		b.memory.dropLoadBalancer(service.UID, id, true)
 	}
 	return b.removeLeftovers(ctx, s)
 }
@@ -49,8 +49,8 @@ type parts struct {
 	seen map[string]bool
 }
 
-// each reports whether do has returned true for each of some load balancers that is a part.
-func (p parts) each(all ...loadbalancers.LoadBalancer) bool {
+// visitParts reports whether do has returned true for each of some load balancers that is a part.
+func (p parts) visitParts(all ...loadbalancers.LoadBalancer) bool {
 	for i := range all {
 		lb := &all[i]
 		if !p.of.hasPart(lb) || p.seen[lb.ID] {
@@ -80,7 +80,7 @@ func (o octavia) eachPart(
 		if err != nil {
 			return err
 		}
-		if lb != nil && !found.each(*lb) {
+		if lb != nil && !found.visitParts(*lb) {
 			return nil
 		}
 	}
@@ -89,12 +89,12 @@ func (o octavia) eachPart(
 		if err == nil && len(named) > 1 {
 			err = ambiguous(name, named)
 		}
-		if err != nil || !found.each(named...) {
+		if err != nil || !found.visitParts(named...) {
 			return err
 		}
 	}
 	tagged, err := o.tagged(ctx, s.tags())
-	found.each(tagged...)
+	found.visitParts(tagged...)
 	return err
 }
 
@@ -201,7 +201,7 @@ func (b *Balancers) leaveShared(
 	}
 	var changes []change
 	for _, l := range t.listeners {
-		if in.mine(l) {
+		if in.ownsListener(l) {
 			changes = append(changes, removeListener(t, l)...)
 		}
 	}
@@ -218,7 +218,7 @@ func (b *Balancers) leaveShared(
 		e.forget()
 		return false, err
 	}
-	b.memory.drop(s.service.UID, lb.ID, false)
+	b.memory.dropLoadBalancer(s.service.UID, lb.ID, false)
 	return false, nil
 }
 

@@ -29,17 +29,17 @@ type features struct {
 	serial bool // it takes one change of a member at a time, and no trees
 }
 
-func (f features) ovn() bool      { return f.driver == "ovn" }
-func (f features) timeouts() bool { return f.minor >= 1 && !f.ovn() }
-func (f features) tags() bool     { return f.minor >= 5 }
-func (f features) flavors() bool  { return f.minor >= 6 && !f.ovn() }
-func (f features) additive() bool { return f.minor >= 11 }
-func (f features) ranges() bool   { return f.minor >= 12 }
-func (f features) zones() bool    { return f.minor >= 14 && !f.ovn() }
+func (f features) isOVN() bool                  { return f.driver == "ovn" }
+func (f features) supportsTimeouts() bool       { return f.minor >= 1 && !f.isOVN() }
+func (f features) supportsTags() bool           { return f.minor >= 5 }
+func (f features) supportsFlavors() bool        { return f.minor >= 6 && !f.isOVN() }
+func (f features) supportsAdditiveUpdate() bool { return f.minor >= 11 }
+func (f features) supportsRanges() bool         { return f.minor >= 12 }
+func (f features) supportsZones() bool          { return f.minor >= 14 && !f.isOVN() }
 
-// httpMonitor reports whether members of a protocol can be checked by HTTP, at another port.
-func (f features) httpMonitor(protocol corev1.Protocol) bool {
-	return !f.ovn() && (protocol == corev1.ProtocolTCP || f.minor >= 16)
+// supportsHTTPMonitor reports whether members of a protocol can be checked by HTTP, at another port.
+func (f features) supportsHTTPMonitor(protocol corev1.Protocol) bool {
+	return !f.isOVN() && (protocol == corev1.ProtocolTCP || f.minor >= 16)
 }
 
 // check says what of a Service's settings this Octavia cannot do. To leave it out could open a Service to everyone.
@@ -56,10 +56,10 @@ func (f features) check(s *settings) error {
 	if s.proxy == "PROXYV2" && f.minor < 22 {
 		lacks("annotation "+prefix+"proxy-protocol with v2", 22)
 	}
-	if len(s.allowed) > 0 && !f.ranges() {
+	if len(s.allowed) > 0 && !f.supportsRanges() {
 		lacks("loadBalancerSourceRanges", 12)
 	}
-	if s.id != "" && !f.tags() {
+	if s.id != "" && !f.supportsTags() {
 		lacks("annotation "+prefix+"load-balancer-id", 5)
 	}
 	return errors.Join(problems...)
@@ -121,7 +121,7 @@ func (o octavia) named(ctx context.Context, name string) ([]loadbalancers.LoadBa
 
 // tagged lists the load balancers with one of some tags that are not deleted.
 func (o octavia) tagged(ctx context.Context, tags []string) (found []loadbalancers.LoadBalancer, err error) {
-	if !o.tags() {
+	if !o.supportsTags() {
 		return nil, nil
 	}
 	for _, tag := range tags {
@@ -306,9 +306,9 @@ func (o octavia) readStatuses(ctx context.Context, lb string, of map[string]*poo
 	return nil
 }
 
-// agrees reports whether a status tree has the listeners, pools and members of a tree that was read before, and none
-// of them is PENDING.
-func (s *statuses) agrees(t *tree) bool {
+// matchesTree reports whether a status tree has the listeners, pools and members of a tree that was read before, and
+// none of them is PENDING.
+func (s *statuses) matchesTree(t *tree) bool {
 	have, want := map[string]bool{}, map[string]bool{}
 	note := func(key, status string) {
 		if isPending(status) {

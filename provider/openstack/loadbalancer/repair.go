@@ -85,7 +85,7 @@ func (t *tree) unfinished(in scope) (parts []string) {
 		parts = append(parts, kind+" "+name+" is "+status)
 	}
 	for _, l := range t.listeners {
-		if !in.mine(l) {
+		if !in.ownsListener(l) {
 			continue
 		}
 		add("listener", l.name, l.id, l.status)
@@ -183,7 +183,7 @@ func (b *Balancers) remake(
 	klog.FromContext(ctx).Info("Deleting a load balancer that has lost its parts; new ones are made step by step",
 		"service", klog.KObj(s.service), "loadBalancer", lb.ID)
 	switch err := o.sendChange(ctx, removeBalancer(lb)); {
-	case immutable(err):
+	case isImmutable(err):
 		return cloudapi.NewRetryError(problem, shortestWait)
 	case err != nil:
 		return fmt.Errorf("%s. It has never served, and it cannot be deleted to be made again: %w", problem, client.Explain(err))

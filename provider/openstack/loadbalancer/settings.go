@@ -136,7 +136,7 @@ func (r *reader) sourced(name, class, config string) sourced {
 		or(sourced{config, "[LoadBalancer] " + name + " in the cloud config"})
 }
 
-func (r *reader) boolean(name string, config bool) bool {
+func (r *reader) boolSetting(name string, config bool) bool {
 	value, ok := r.annotations[name]
 	switch {
 	case !ok || value == "":
@@ -169,7 +169,7 @@ func newSettings(conf *cloudconf.Config, cluster string, service *corev1.Service
 		port:         r.text("port-id", ""),
 		flavor:       r.text("flavor-id", conf.LoadBalancer.FlavorID),
 		zone:         r.text("availability-zone", conf.LoadBalancer.AvailabilityZone),
-		forwardedFor: r.boolean(prefix+"x-forwarded-for", false),
+		forwardedFor: r.boolSetting(prefix+"x-forwarded-for", false),
 		tls:          r.text("default-tls-container-ref", conf.LoadBalancer.DefaultTLSContainer),
 		method:       r.text("lb-method", conf.LoadBalancer.LBMethod),
 		connections:  r.number("connection-limit", -1, -1),
@@ -212,8 +212,8 @@ func readIdentity(r *reader, conf *cloudconf.Config, cluster string, service *co
 		name:         nameOf(cluster, service),
 		legacy:       cloudprovider.DefaultLoadBalancerName(service),
 		id:           r.text("load-balancer-id", ""),
-		internal:     conf.LoadBalancer.InternalLB || r.boolean(annotationInternal, false),
-		keepFloating: r.boolean(prefix+"keep-floatingip", false),
+		internal:     conf.LoadBalancer.InternalLB || r.boolSetting(annotationInternal, false),
+		keepFloating: r.boolSetting(prefix+"keep-floatingip", false),
 		hostname:     r.text("hostname", ""),
 	}
 	if i.id != "" && !isID(i.id) {
@@ -272,7 +272,7 @@ func (s *settings) readProxy(r *reader) {
 }
 
 func (s *settings) readMonitor(r *reader, conf cloudconf.LoadBalancer) {
-	if !r.boolean(prefix+"enable-health-monitor", conf.CreateMonitor) {
+	if !r.boolSetting(prefix+"enable-health-monitor", conf.CreateMonitor) {
 		return
 	}
 	s.monitor = &monitor{

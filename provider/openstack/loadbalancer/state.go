@@ -35,8 +35,8 @@ type entry struct {
 // forget has the tree read again.
 func (e *entry) forget() { e.tree = nil }
 
-// keep remembers a tree that was read after the load balancer.
-func (e *entry) keep(t *tree, healthPorts bool, lb *loadbalancers.LoadBalancer, date time.Time) {
+// keepTree remembers a tree that was read after the load balancer.
+func (e *entry) keepTree(t *tree, healthPorts bool, lb *loadbalancers.LoadBalancer, date time.Time) {
 	e.tree, e.healthPorts, e.version, e.changed = t, healthPorts, lb.UpdatedAt, false
 	e.settled = !lb.UpdatedAt.IsZero() && date.After(lb.UpdatedAt.Add(time.Second))
 }
@@ -109,8 +109,8 @@ func (m *entryStore) noteRemade(service types.UID) {
 	m.remade[service] = true
 }
 
-// drop forgets the load balancer of a Service, and what is known of it when it is gone.
-func (m *entryStore) drop(service types.UID, id string, gone bool) {
+// dropLoadBalancer forgets the load balancer of a Service, and what is known of it when it is gone.
+func (m *entryStore) dropLoadBalancer(service types.UID, id string, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.ids, service)

@@ -77,15 +77,15 @@ func wanted(s *settings, name, memberSubnet string, adopted bool, nodes []target
 			name: cut(fmt.Sprintf("listener_%d_%s", i, name)), protocol: string(p.Protocol), port: int(p.Port),
 			connections: s.connections, allowed: s.allowed, tls: s.tls,
 		}
-		if f.timeouts() {
+		if f.supportsTimeouts() {
 			l.timeouts = s.timeouts
 		}
 		for i := range l.timeouts {
-			if l.timeouts[i] == nil && f.timeouts() && !adopted {
+			if l.timeouts[i] == nil && f.supportsTimeouts() && !adopted {
 				l.timeouts[i] = &defaultTimeouts[i]
 			}
 		}
-		if f.tags() {
+		if f.supportsTags() {
 			l.tags = []string{s.name}
 		}
 		l.pool = &pool{name: cut(fmt.Sprintf("pool_%d_%s", i, name)), method: s.method, persistence: s.persistence}
@@ -124,7 +124,7 @@ func wantedMonitor(s *settings, p corev1.ServicePort, name string, f features) (
 	if p.Protocol == corev1.ProtocolUDP {
 		made.kind = "UDP-CONNECT"
 	}
-	if s.healthPort > 0 && f.httpMonitor(p.Protocol) {
+	if s.healthPort > 0 && f.supportsHTTPMonitor(p.Protocol) {
 		made.kind, healthPort = "HTTP", s.healthPort
 	}
 	return &made, healthPort
@@ -225,8 +225,8 @@ type scope struct {
 	adopted bool
 }
 
-// mine reports whether a listener is the Service's.
-func (s scope) mine(l *listener) bool {
+// ownsListener reports whether a listener is the Service's.
+func (s scope) ownsListener(l *listener) bool {
 	if slices.Contains(l.tags, s.tag) {
 		return true
 	}
@@ -243,13 +243,13 @@ func diff(want, have *tree, in scope, f features) ([]change, error) {
 	found := map[*listener]bool{}
 	needed := map[string]bool{}
 	for _, w := range want.listeners {
-		h := have.at(w.key())
+		h := have.listenerAt(w.key())
 		if h == nil {
 			needed[w.transport()] = true
 			changes = append(changes, createListener(have, w))
 			continue
 		}
-		if !in.mine(h) {
+		if !in.ownsListener(h) {
 			return nil, fmt.Errorf("port %d is used by another Service of this load balancer (tags %s): use another port, "+
 				"or a load balancer of its own", w.port, strings.Join(h.tags, ", "))
 		}
@@ -263,10 +263,10 @@ func diff(want, have *tree, in scope, f features) ([]change, error) {
 		}
 		blocks := needed[h.transport()]
 		switch {
-		case !in.mine(h) && blocks:
+		case !in.ownsListener(h) && blocks:
 			return nil, fmt.Errorf("port %d is used by another Service of this load balancer (tags %s): use another port, "+
 				"or a load balancer of its own", h.port, strings.Join(h.tags, ", "))
-		case !in.mine(h):
+		case !in.ownsListener(h):
 		case blocks:
 			early = append(early, removeListener(have, h)...)
 		default:
@@ -276,7 +276,7 @@ func diff(want, have *tree, in scope, f features) ([]change, error) {
 	return slices.Concat(early, changes, late), nil
 }
 
-func (t *tree) at(key string) *listener {
+func (t *tree) listenerAt(key string) *listener {
 	i := slices.IndexFunc(t.listeners, func(l *listener) bool { return l.key() == key })
 	if i < 0 {
 		return nil
@@ -436,7 +436,7 @@ func diffMembers(w, h *pool, f features) []change {
 		return serialMembers(h, news, gone)
 	}
 	path, sent := "pools/"+h.id+"/members", w.members
-	if len(gone) == 0 && f.additive() {
+	if len(gone) == 0 && f.supportsAdditiveUpdate() {
 		path, sent = path+"?additive_only=true", news
 	}
 	bodies := []object{}

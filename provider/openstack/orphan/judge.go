@@ -59,10 +59,10 @@ func (f *facts) ofOtherCluster(b *balancer, owner naming.Owner) string {
 	case owner.UID != "", owner.Cluster == f.cluster && f.cluster != "":
 		return ""
 	case f.cluster == "":
-		return "its name says that it is of cluster " + quoted(owner.Cluster) + ": say which one this is, by its " +
+		return "its name says that it is of cluster " + quoteName(owner.Cluster) + ": say which one this is, by its " +
 			"--cluster-name, with --cloud=openstack:cluster=NAME"
 	}
-	return "its name says that it is of cluster " + quoted(owner.Cluster) + ", and this one is " + quoted(f.cluster)
+	return "its name says that it is of cluster " + quoteName(owner.Cluster) + ", and this one is " + quoteName(f.cluster)
 }
 
 // served is which Service of the cluster uses a load balancer, or would take it over; empty for none.
@@ -101,7 +101,7 @@ func (f *facts) served(b *balancer, owner naming.Owner) string {
 func (f *facts) shared(b *balancer, owner naming.Owner) string {
 	tags, foreign := tagsOf(b)
 	if foreign != "" {
-		return "its listener " + quoted(foreign) + " was not made by a manager: remove that one first, if nothing uses it"
+		return "its listener " + quoteName(foreign) + " was not made by a manager: remove that one first, if nothing uses it"
 	}
 	own := b.Name
 	if owner.UID != "" {
@@ -113,9 +113,9 @@ func (f *facts) shared(b *balancer, owner naming.Owner) string {
 		switch of, known := naming.OfBalancer(tag); {
 		case !isOf(tag):
 		case tag != own:
-			return "it is shared: the tag " + quoted(tag) + " is that of another Service"
+			return "it is shared: the tag " + quoteName(tag) + " is that of another Service"
 		case !known || owner.UID != "" && f.cluster != "" && of.Cluster != f.cluster:
-			return "its tag " + quoted(tag) + " is not of this cluster"
+			return "its tag " + quoteName(tag) + " is not of this cluster"
 		case owner.UID != "":
 			if there := f.serviceThere(func(s cloudprogram.OrphanService) bool {
 				return of.Is(s.UID, s.Namespace, s.Name)
@@ -166,4 +166,4 @@ func (f *facts) notProven(b *balancer, _ naming.Owner) string {
 		"is this one's, add --assume-owned"
 }
 
-func quoted(name string) string { return `"` + name + `"` }
+func quoteName(name string) string { return `"` + name + `"` }

@@ -53,7 +53,7 @@ func Answer(
 			return nil, fmt.Errorf("%q is no ID of OpenStack: it has to be a UUID", id)
 		}
 	}
-	f, err := read(ctx, made.Client(), nodes, q)
+	f, err := readFacts(ctx, made.Client(), nodes, q)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (f *facts) keepsFloating(ip floatingips.FloatingIP, owner naming.Owner) str
 		return "its description is not a manager's"
 	case f.cluster != "" && made.Cluster != f.cluster,
 		owner.UID == "" && (made.Service() != owner.Service() || made.Cluster != owner.Cluster):
-		return "it was made for Service " + made.Service() + " of cluster " + quoted(made.Cluster)
+		return "it was made for Service " + made.Service() + " of cluster " + quoteName(made.Cluster)
 	}
 	if there := f.serviceThere(func(s cloudprogram.OrphanService) bool {
 		return made.Is(s.UID, s.Namespace, s.Name)

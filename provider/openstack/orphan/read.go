@@ -43,7 +43,7 @@ type balancer struct {
 	members   []string // addresses
 }
 
-func read(ctx context.Context, c *client.Client, nodes []v1.Node, q cloudprogram.OrphanQuestion) (*facts, error) {
+func readFacts(ctx context.Context, c *client.Client, nodes []v1.Node, q cloudprogram.OrphanQuestion) (*facts, error) {
 	f := &facts{OrphanQuestion: q, nodes: map[string]string{}, balancers: map[string]*balancer{}}
 	for _, n := range nodes {
 		if id := inventory.ServerOf(n.ProviderID); id != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// sessionLost reports whether a call found that its session has ended, or that the session's view has.
-func sessionLost(err error) bool {
+// isSessionLost reports whether a call found that its session has ended, or that the session's view has.
+func isSessionLost(err error) bool {
 	return err != nil && (fault.Is(err, &types.NotAuthenticated{}) || errors.Is(err, errViewLost) ||
 		rest.IsStatusError(err, http.StatusUnauthorized))
 }

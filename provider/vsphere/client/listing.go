@@ -69,7 +69,7 @@ const (
 // List reads all machines, and what they are below, in one call. A page that fails fails the list.
 func (v *VCenter) List(ctx context.Context) (*Listing, error) {
 	var contents []types.ObjectContent
-	err := v.do(ctx, func(ctx context.Context, s *opened) error {
+	err := v.callInSession(ctx, func(ctx context.Context, s *opened) error {
 		var err error
 		ctx, list := lists.Read(ctx, "virtual machines", "vCenter "+v.Name())
 		contents, err = s.retrieveAll(ctx, list)
@@ -291,7 +291,7 @@ func (v *VCenter) checkDatacenters(l *Listing) error {
 // Exists asks for one machine alone: nil if it is there, an error that NotFound recognises if vCenter says that it is
 // not.
 func (v *VCenter) Exists(ctx context.Context, ref Ref) error {
-	err := v.do(ctx, func(ctx context.Context, s *opened) error {
+	err := v.callInSession(ctx, func(ctx context.Context, s *opened) error {
 		answer, err := methods.RetrievePropertiesEx(ctx, s.soap, &types.RetrievePropertiesEx{
 			This: s.soap.ServiceContent.PropertyCollector,
 			SpecSet: []types.PropertyFilterSpec{{
@@ -312,7 +312,7 @@ func (v *VCenter) Exists(ctx context.Context, ref Ref) error {
 
 // FindByUUID asks vCenter's index for the machines with a UUID.
 func (v *VCenter) FindByUUID(ctx context.Context, uuid string) (found []Ref, _ error) {
-	err := v.do(ctx, func(ctx context.Context, s *opened) error {
+	err := v.callInSession(ctx, func(ctx context.Context, s *opened) error {
 		no := false
 		index, err := s.index()
 		if err != nil {
@@ -333,7 +333,7 @@ func (v *VCenter) FindByUUID(ctx context.Context, uuid string) (found []Ref, _ e
 
 // FindByName asks vCenter's index for the machines whose guest has a DNS name.
 func (v *VCenter) FindByName(ctx context.Context, name string) (found []Ref, _ error) {
-	err := v.do(ctx, func(ctx context.Context, s *opened) error {
+	err := v.callInSession(ctx, func(ctx context.Context, s *opened) error {
 		index, err := s.index()
 		if err != nil {
 			return err

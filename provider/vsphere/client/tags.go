@@ -78,7 +78,7 @@ func (l *Listing) Zone(m *Machine, attached Tags, zoneCategory, regionCategory s
 // AttachedTags reads the tags of objects: one call for each 1,000 of them, and one for each tag that is not known yet.
 func (v *VCenter) AttachedTags(ctx context.Context, objects []Ref) (Tags, error) {
 	out := Tags{}
-	err := v.do(ctx, func(ctx context.Context, s *opened) error {
+	err := v.callInSession(ctx, func(ctx context.Context, s *opened) error {
 		manager, err := v.restSession(ctx, s)
 		if err != nil {
 			return err

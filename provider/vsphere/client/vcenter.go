@@ -97,7 +97,7 @@ func (v *VCenter) Config() cloudconf.VCenter { return v.options.Config }
 
 // Ping logs in if that was not done, and asks for the time.
 func (v *VCenter) Ping(ctx context.Context) error {
-	return v.do(ctx, func(ctx context.Context, s *opened) error {
+	return v.callInSession(ctx, func(ctx context.Context, s *opened) error {
 		_, err := methods.GetCurrentTime(ctx, s.soap)
 		return err
 	})
@@ -113,7 +113,7 @@ func (v *VCenter) KeepAlive(ctx context.Context) {
 	if s == nil || !idle {
 		return
 	}
-	err := v.do(ctx, func(ctx context.Context, s *opened) error {
+	err := v.callInSession(ctx, func(ctx context.Context, s *opened) error {
 		if s.rest != nil {
 			if current, err := s.rest.Session(ctx); err != nil || current == nil {
 				s.rest = nil // the next call for tags opens another
@@ -142,7 +142,7 @@ func (v *VCenter) Close(ctx context.Context) {
 	if err := v.session.manager.Logout(ctx); err != nil {
 		klog.V(2).InfoS("A session with a vCenter was not ended, and ends by itself", "vCenter", v.Name(), "err", err)
 	}
-	v.drop()
+	v.dropSession()
 }
 
 func (v *VCenter) acquire(ctx context.Context) error {
@@ -156,8 +156,8 @@ func (v *VCenter) acquire(ctx context.Context) error {
 
 func (v *VCenter) release() { <-v.busy }
 
-// do makes a call in the session. One that finds the session ended is made again, once, in another.
-func (v *VCenter) do(ctx context.Context, call func(context.Context, *opened) error) error {
+// callInSession makes a call in the session. One that finds the session ended is made again, once, in another.
+func (v *VCenter) callInSession(ctx context.Context, call func(context.Context, *opened) error) error {
 	if err := v.acquire(ctx); err != nil {
 		return err
 	}
@@ -168,9 +168,9 @@ func (v *VCenter) do(ctx context.Context, call func(context.Context, *opened) er
 			return err
 		}
 		err = call(ctx, s)
-		if again && sessionLost(err) {
+		if again && isSessionLost(err) {
 			klog.V(2).InfoS("The session with a vCenter has ended; logging in again", "vCenter", v.Name())
-			v.drop()
+			v.dropSession()
 			continue
 		}
 		if err != nil {
@@ -181,7 +181,7 @@ func (v *VCenter) do(ctx context.Context, call func(context.Context, *opened) er
 	}
 }
 
-func (v *VCenter) drop() {
+func (v *VCenter) dropSession() {
 	if v.session != nil {
 		v.session.close()
 		v.session = nil

@@ -153,7 +153,7 @@ func (c *caller) RoundTrip(ctx context.Context, request, response soap.HasFault)
 	wait := firstWait
 	for try := uint(1); ; try++ {
 		err := c.next.RoundTrip(ctx, request, response)
-		if err == nil || try >= c.tries || !reads[name] || name == "Login" || ctx.Err() != nil || !passing(err) {
+		if err == nil || try >= c.tries || !reads[name] || name == "Login" || ctx.Err() != nil || !isTransient(err) {
 			return err
 		}
 		timer := time.NewTimer(wait)
@@ -167,9 +167,9 @@ func (c *caller) RoundTrip(ctx context.Context, request, response soap.HasFault)
 	}
 }
 
-// passing reports whether a connection failed in a way that another one may not. A time limit is not tried again: the
-// caller has waited long enough.
-func passing(err error) bool {
+// isTransient reports whether a connection failed in a way that another one may not. A time limit is not tried again:
+// the caller has waited long enough.
+func isTransient(err error) bool {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return false

@@ -81,7 +81,7 @@ func afterWork(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, 
 		return err
 	}
 	ended := err == nil || rec.Result == v1.StepResultUndone
-	if !ended && (ctx.Err() != nil || !untouched(ctx, e, s, *rec, err)) {
+	if !ended && (ctx.Err() != nil || !hasUntouchedFiles(ctx, e, s, *rec, err)) {
 		if ctx.Err() != nil || step.IsInterrupted(err) {
 			return err
 		}
@@ -109,9 +109,9 @@ func afterWork(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, 
 	return fmt.Errorf("%w; node %s takes pods again", err, node)
 }
 
-// untouched reports whether a step's work failed with every file of its host as it was, so that the kubelet runs with
-// what it had. A kubelet that was restarted and does not come back is not untouched.
-func untouched(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, failure error) bool {
+// hasUntouchedFiles reports whether a step's work failed with every file of its host as it was, so that the kubelet
+// runs with what it had. A kubelet that was restarted and does not come back is not untouched.
+func hasUntouchedFiles(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, failure error) bool {
 	var restarted *step.VerifyError
 	if rec.Undo != nil && rec.Undo.Ended == nil || errors.As(failure, &restarted) {
 		return false
@@ -130,7 +130,7 @@ func untouched(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, f
 // asItWas reports whether every file of a host is as it was before a step.
 func (x Kubelet) asItWas(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
 	files, err := x.kept(ctx, s, rec)
-	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() }), err
+	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.isUnchanged() }), err
 }
 
 // drained empties a node, does what is to be done there, and makes it schedulable again, unless it was not before. The

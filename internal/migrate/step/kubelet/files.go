@@ -27,7 +27,7 @@ type fileChange struct {
 	mode      fs.FileMode
 }
 
-func (f fileChange) same() bool { return string(f.now) == string(f.Want) }
+func (f fileChange) isUnchanged() bool { return string(f.now) == string(f.Want) }
 
 // Contents are the files of a step, the step's own first. A file that cannot be edited is an error before any of them
 // is written.
@@ -147,7 +147,7 @@ func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]file
 			if err != nil {
 				return nil, err
 			}
-			if !x.wrote(sum) {
+			if !x.hasWritten(sum) {
 				c, err = x.mended(ctx, s, c, r.Backup)
 			} else {
 				err = x.judgeBackup(ctx, s, c)
@@ -192,9 +192,9 @@ func (x Kubelet) judgeBackup(ctx context.Context, s v1.Step, c fileChange) error
 	return nil
 }
 
-// wrote reports whether a step of the way there wrote, or found, a file of this content. What the rollback found may be
-// an administrator's.
-func (x Kubelet) wrote(sum string) bool {
+// hasWritten reports whether a step of the way there wrote, or found, a file of this content. What the rollback found
+// may be an administrator's.
+func (x Kubelet) hasWritten(sum string) bool {
 	for _, there := range x.Env.Journal.Doc().Plan.Steps {
 		rec := x.Env.Journal.Record(there.ID)
 		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum ||
@@ -306,7 +306,7 @@ func (x Kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) er
 		}
 		if _, sum, err := x.Env.ReadFile(ctx, s.Host, r.Path); err != nil {
 			return err
-		} else if sum != r.BackupSHA256 && !x.wrote(sum) {
+		} else if sum != r.BackupSHA256 && !x.hasWritten(sum) {
 			return &step.StaleError{
 				Changed: []string{
 					fmt.Sprintf(
@@ -348,12 +348,12 @@ func (x Kubelet) writeAll(ctx context.Context, s v1.Step, rec *v1.StepRecord, fi
 		return err
 	}
 	for i, f := range files {
-		if f.same() {
+		if f.isUnchanged() {
 			continue
 		}
 		if err := h.WriteFile(ctx, f.path, f.Want, f.mode); err != nil {
 			for _, g := range files[:i] {
-				if !g.same() {
+				if !g.isUnchanged() {
 					err = errors.Join(err, h.WriteFile(context.WithoutCancel(ctx), g.path, g.now, g.mode))
 				}
 			}

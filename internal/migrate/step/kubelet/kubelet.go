@@ -54,7 +54,7 @@ func (x Kubelet) inForce(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if i := slices.IndexFunc(files, func(f fileChange) bool { return !f.same() }); i >= 0 {
+	if i := slices.IndexFunc(files, func(f fileChange) bool { return !f.isUnchanged() }); i >= 0 {
 		return false, step.Pending("%s on host %s is not as this step makes it", files[i].path, s.Host)
 	}
 	h, err := x.Env.Host(s.Host)
@@ -129,7 +129,7 @@ func touched(ctx context.Context, x Kubelet, s v1.Step, rec v1.StepRecord) (bool
 		}
 	}
 	files, err := x.Contents(ctx, s)
-	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() }), err
+	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.isUnchanged() }), err
 }
 
 // lookAnew reverts what a record says of files when they are as before the step and the kubelet runs with them. An
@@ -162,14 +162,14 @@ func (x Kubelet) changeOrRevert(ctx context.Context, s v1.Step, rec *v1.StepReco
 	if rec.Undo != nil && rec.Undo.Ended == nil {
 		return x.undo(ctx, s, rec)
 	}
-	err := x.change(ctx, s, rec)
+	err := x.applyChange(ctx, s, rec)
 	var bad *step.VerifyError
 	switch {
 	case err == nil:
 		rec.Node = nil
 		return nil
 	case !errors.As(err, &bad):
-		if s.Restore == "" && untouched(ctx, x.Env, s, *rec, err) {
+		if s.Restore == "" && hasUntouchedFiles(ctx, x.Env, s, *rec, err) {
 			unwritten(rec)
 		}
 		return CutOffError(s, *rec, err)
@@ -180,7 +180,7 @@ func (x Kubelet) changeOrRevert(ctx context.Context, s v1.Step, rec *v1.StepReco
 	return x.undo(ctx, s, rec)
 }
 
-func (x Kubelet) change(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+func (x Kubelet) applyChange(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	files, err := x.Contents(ctx, s)
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (x Kubelet) guarded(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]h
 	}
 	var out []hostaccess.GuardedFile
 	for _, f := range files {
-		if !f.same() {
+		if !f.isUnchanged() {
 			out = append(out, hostaccess.GuardedFile{Path: f.path, Data: f.Want, Mode: f.mode})
 		}
 	}

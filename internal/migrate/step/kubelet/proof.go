@@ -206,7 +206,7 @@ func shownBy(edits []v1.Edit) func([]string) string {
 			switch e := want[name]; {
 			case e.Op == v1.EditUnsetFlag && there:
 				return fmt.Sprintf("its process still runs with --%s=%s", name, visible.Cut(value, maxShown))
-			case e.Op == v1.EditSetFlag && (!there || !sameValue(name, e.Value, value)):
+			case e.Op == v1.EditSetFlag && (!there || !isSameValue(name, e.Value, value)):
 				return fmt.Sprintf("its process runs with --%s=%q, not %q", name, visible.Cut(value, maxShown), e.Value)
 			}
 		}
@@ -223,8 +223,8 @@ func sortedEdits(edits map[string]v1.Edit) []string {
 	return out
 }
 
-// sameValue compares gates without their order, and paths as sameFlags does.
-func sameValue(flag, want, have string) bool {
+// isSameValue compares gates without their order, and paths as sameFlags does.
+func isSameValue(flag, want, have string) bool {
 	if flag != "feature-gates" {
 		return want == have || staticpod.SamePaths(want, have)
 	}

@@ -60,7 +60,7 @@ func (x Kubelet) putBack(ctx context.Context, s v1.Step, rec v1.StepRecord) erro
 		return err
 	}
 	for _, f := range files {
-		if f.same() {
+		if f.isUnchanged() {
 			continue
 		}
 		if err := h.WriteFile(ctx, f.path, f.Want, f.mode); err != nil {

@@ -85,9 +85,9 @@ func (x EnsureObject) Derived(
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
 }
 
-// given is the part of an object that its step says itself. To the environment and the volumes of a derived manager
-// others are added.
-func given(s v1.Step, want *unstructured.Unstructured) *unstructured.Unstructured {
+// specifiedPart is the part of an object that its step says itself. To the environment and the volumes of a derived
+// manager others are added.
+func specifiedPart(s v1.Step, want *unstructured.Unstructured) *unstructured.Unstructured {
 	if s.Ref == layout.CloudIdentity {
 		// its author has said how the cloud knows this cluster
 		return &unstructured.Unstructured{Object: map[string]any{}}

@@ -89,7 +89,7 @@ func (x EnsureObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !same(given(s, want), live) {
+	if !isSameObject(specifiedPart(s, want), live) {
 		return false, step.Pending("%s has another content than this step gives it", s.Ref)
 	}
 	if problem, err := x.secretProblem(ctx, s, want, live); err != nil {
@@ -167,7 +167,7 @@ func (x EnsureObject) checkLive(
 			s.Ref,
 			problem,
 		)
-	case same(given(s, want), live):
+	case isSameObject(specifiedPart(s, want), live):
 		return nil
 	case rec.Created:
 		return fmt.Errorf(
@@ -214,8 +214,8 @@ func DecodeObject(s v1.Step) (*unstructured.Unstructured, error) {
 	return &o, nil
 }
 
-// same compares what matters for a migration; the API server's defaults (apiGroup of a subject) do not.
-func same(want, live *unstructured.Unstructured) bool {
+// isSameObject compares what matters for a migration; the API server's defaults (apiGroup of a subject) do not.
+func isSameObject(want, live *unstructured.Unstructured) bool {
 	for _, field := range compared {
 		if !equality.Semantic.DeepEqual(plain(want.Object[field]), plain(live.Object[field])) {
 			return false

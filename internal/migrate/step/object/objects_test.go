@@ -19,7 +19,7 @@ func TestAnObjectIsThereAsAnAPIServerKeepsIt(t *testing.T) {
 		"something is there that should be nothing": {map[string]any{"initialDelaySeconds": int64(0)}, map[string]any{"initialDelaySeconds": int64(9)}, false},
 		"something is missing":                      {map[string]any{"initialDelaySeconds": int64(9)}, map[string]any{}, false},
 	} {
-		if got := same(probe(c.want), probe(c.live)); got != c.same {
+		if got := isSameObject(probe(c.want), probe(c.live)); got != c.same {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

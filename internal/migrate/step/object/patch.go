@@ -61,7 +61,7 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	}
 	if rec.Before == "" {
 		rec.Before = before
-	} else if !x.explained(s, before, rec.Before, patch) { // an earlier try found something else
+	} else if !x.holdsKnownValues(s, before, rec.Before, patch) { // an earlier try found something else
 		return &step.StaleError{
 			Changed: []string{fmt.Sprintf("%s was changed outside this migration since step %s was started", s.Ref, s.ID)},
 		}
@@ -78,7 +78,7 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 		if fits(o.Object, patch) {
 			return false, nil // our own write, whose answer got lost
 		}
-		if now, err := x.undoOf(s, o, patch); err != nil || !x.explained(s, now, rec.Before, patch) {
+		if now, err := x.undoOf(s, o, patch); err != nil || !x.holdsKnownValues(s, now, rec.Before, patch) {
 			return false, &step.StaleError{
 				Changed: []string{fmt.Sprintf("%s was changed outside this migration while step %s was under way", s.Ref, s.ID)},
 			}
@@ -88,9 +88,9 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	})
 }
 
-// explained reports whether an object holds in the fields of a patch what it held before the step's first try, or what
-// that try wrote. Its record stays the one of before then: what is put back must not be our own values.
-func (x patchObject) explained(s v1.Step, now, first string, patch map[string]any) bool {
+// holdsKnownValues reports whether an object holds in the fields of a patch what it held before the step's first try,
+// or what that try wrote. Its record stays the one of before then: what is put back must not be our own values.
+func (x patchObject) holdsKnownValues(s v1.Step, now, first string, patch map[string]any) bool {
 	if now == first {
 		return true
 	}
@@ -98,16 +98,16 @@ func (x patchObject) explained(s v1.Step, now, first string, patch map[string]an
 	if s.Derive != "" || json.Unmarshal([]byte(now), &is) != nil || json.Unmarshal([]byte(first), &was) != nil {
 		return false
 	}
-	return eachOf(is, was, patch)
+	return hasValuesOf(is, was, patch)
 }
 
-// eachOf reports whether every value in an object is that of one of two others.
-func eachOf(is, a, b map[string]any) bool {
+// hasValuesOf reports whether every value in an object is that of one of two others.
+func hasValuesOf(is, a, b map[string]any) bool {
 	for k, v := range is {
 		part, nested := v.(map[string]any)
 		partA, inA := a[k].(map[string]any)
 		partB, inB := b[k].(map[string]any)
-		if nested && inA && inB && eachOf(part, partA, partB) {
+		if nested && inA && inB && hasValuesOf(part, partA, partB) {
 			continue
 		}
 		if !EqualJSON(v, a[k]) && !EqualJSON(v, b[k]) {
@@ -326,7 +326,7 @@ func fits(object, patch map[string]any) bool {
 			}
 		case nested:
 			haveMap, isMap := have.(map[string]any)
-			if !isMap && len(part) > 0 && !allNull(part) || !fits(haveMap, part) {
+			if !isMap && len(part) > 0 && !hasOnlyNulls(part) || !fits(haveMap, part) {
 				return false
 			}
 		case !EqualJSON(have, v):
@@ -336,9 +336,9 @@ func fits(object, patch map[string]any) bool {
 	return true
 }
 
-func allNull(patch map[string]any) bool {
+func hasOnlyNulls(patch map[string]any) bool {
 	for _, v := range patch {
-		if part, nested := v.(map[string]any); nested && allNull(part) {
+		if part, nested := v.(map[string]any); nested && hasOnlyNulls(part) {
 			continue
 		}
 		if v != nil {

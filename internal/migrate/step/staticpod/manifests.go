@@ -262,10 +262,10 @@ func (x removeManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	})
 }
 
-// unbound reports whether the owner is to be bound for a step whose manifest has a sum, and is to have next. It is if
-// the step is tried for the first time, or the manifest is there and not what the step writes. Its process may run then
-// and own the loops, whatever the record says. Else what is owed is in the record.
-func unbound(rec v1.StepRecord, sum, next string) bool {
+// needsBinding reports whether the owner is to be bound for a step whose manifest has a sum, and is to have next. It is
+// if the step is tried for the first time, or the manifest is there and not what the step writes. Its process may run
+// then and own the loops, whatever the record says. Else what is owed is in the record.
+func needsBinding(rec v1.StepRecord, sum, next string) bool {
 	if rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != step.Absent && sum == rec.BackupSHA256 {
 		return true
 	}
@@ -301,7 +301,7 @@ func replaceManifest(
 	if mode == 0 {
 		mode = f.Mode.Perm() // kubeadm writes 0600, and so it stays
 	}
-	if unbound(*rec, sum, sumOf(data)) {
+	if needsBinding(*rec, sum, sumOf(data)) {
 		if err := takeover.BindOwners(ctx, e, s, rec); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func TestWhenAnOwnerIsBound(t *testing.T) {
 		"as it was, and said to be written":       {v1.StepRecord{BackupSHA256: step.Absent, AfterSHA256: "before"}, "before", true},
 		"as it was, and said to be released, too": {v1.StepRecord{BackupSHA256: step.Absent, AfterSHA256: "before", Handovers: released}, "before", true},
 	} {
-		if got := unbound(c.rec, c.sum, "next"); got != c.want {
+		if got := needsBinding(c.rec, c.sum, "next"); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

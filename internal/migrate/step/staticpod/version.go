@@ -47,7 +47,7 @@ func ofVersion(ctx context.Context, e *step.Env, s v1.Step, m *controlplane.Mani
 		return step.PendingError(fmt.Sprintf("%s on host %s does not say its version: %v", s.Component, s.Host, err))
 	case have == "":
 		unproven(e, s)
-	case !sameVersion(have, want):
+	case !matchesTag(have, want):
 		return step.PendingError(fmt.Sprintf("%s on host %s says that it is %s, not %s", s.Component, s.Host, have, want))
 	}
 	return nil
@@ -79,8 +79,8 @@ func hasImage(pod *corev1.Pod, tag string) bool {
 	)
 }
 
-// sameVersion compares what a program says of itself with a tag. A distribution's build has more behind the version.
-func sameVersion(have, tag string) bool {
+// matchesTag compares what a program says of itself with a tag. A distribution's build has more behind the version.
+func matchesTag(have, tag string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimPrefix(have, "v"), strings.TrimPrefix(tag, "v"))
 	return ok && (rest == "" || rest[0] == '-' || rest[0] == '+')
 }

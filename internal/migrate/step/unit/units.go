@@ -81,7 +81,7 @@ func (x Unit) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err := staticpod.MoveOwners(ctx, x.Env, s); err != nil {
 		return err
 	}
-	if x.triedAndThere(ctx, s, *rec) {
+	if x.wasAppliedBefore(ctx, s, *rec) {
 		return nil
 	}
 	unbound, err := x.unbound(ctx, s, *rec)
@@ -120,9 +120,9 @@ func (x Unit) unbound(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, 
 	return err == nil && leads, nil // one that does not answer is restarted, as it was going to be
 }
 
-// triedAndThere reports whether an earlier try did everything, and only its proof took too long. After one more restart
-// the unit could lose what it owns since.
-func (x Unit) triedAndThere(ctx context.Context, s v1.Step, rec v1.StepRecord) bool {
+// wasAppliedBefore reports whether an earlier try did everything, and only its proof took too long. After one more
+// restart the unit could lose what it owns since.
+func (x Unit) wasAppliedBefore(ctx context.Context, s v1.Step, rec v1.StepRecord) bool {
 	if rec.Before == "" || !takeover.IsReleased(rec) {
 		return false
 	}

@@ -103,7 +103,10 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	have, not, owner := count(pods.Items, a, counts, func(p *corev1.Pod) string { return step.WhyPod(ctx, x.Env, p) })
+	have, not, owner := classifyPods(pods.Items, a, counts, func(p *corev1.Pod) string {
+		return step.WhyPod(ctx,
+			x.Env, p)
+	})
 	if owner != "" {
 		return fmt.Sprintf("%s on node %s runs the loops under its own lease", component.KCM, owner), nil
 	}
@@ -118,9 +121,9 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 	return "", nil
 }
 
-// count returns the nodes whose pods are as it is waited for, and why others do not count. The owner is a node whose
-// manager knows no migration lease, where that is waited for.
-func count(
+// classifyPods returns the nodes whose pods are as it is waited for, and why others do not count. The owner is a node
+// whose manager knows no migration lease, where that is waited for.
+func classifyPods(
 	pods []corev1.Pod,
 	a *v1.Await,
 	counts func(node string) string,

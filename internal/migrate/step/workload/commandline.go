@@ -89,8 +89,8 @@ func (l CommandLine) Pieces() []string {
 	return out
 }
 
-// joined is the command line of some pieces.
-func joined(pieces []string) CommandLine {
+// joinPieces is the command line of some pieces.
+func joinPieces(pieces []string) CommandLine {
 	command, args, _ := strings.Cut(strings.Join(pieces, ""), endOfCommand)
 	words := func(text string) []string {
 		if text == "" {
@@ -253,7 +253,7 @@ func (b *CommandBack) apply(is CommandLine) (CommandLine, error) {
 		}
 		at = c.At + c.Drop
 	}
-	return joined(append(out, from[at:]...)), nil
+	return joinPieces(append(out, from[at:]...)), nil
 }
 
 // inverse gives the edited flags the values that they had, wherever they stand now. Of a list only the items that the
@@ -301,7 +301,7 @@ func (x Workload) takenBack(s v1.Step, was WorkloadBefore, live CommandLine) (Co
 			return CommandLine{}, false
 		}
 		seen[sum] = true
-		i := slices.IndexFunc(all, func(a state) bool { return a.was.madeBy(a.step, now) })
+		i := slices.IndexFunc(all, func(a state) bool { return a.was.producesCommand(a.step, now) })
 		if i < 0 {
 			if i = slices.IndexFunc(all, func(a state) bool { return a.was.is(now) }); i < 0 {
 				return CommandLine{}, false
@@ -334,8 +334,8 @@ func (b WorkloadBefore) is(l CommandLine) bool {
 	return slices.Equal(l.Command, b.Command) && slices.Equal(l.Args, b.Args)
 }
 
-// madeBy reports whether a command line is the one that the step made.
-func (b WorkloadBefore) madeBy(s v1.Step, l CommandLine) bool {
+// producesCommand reports whether a command line is the one that the step made.
+func (b WorkloadBefore) producesCommand(s v1.Step, l CommandLine) bool {
 	if b.Back != nil {
 		return l.Sum() == b.Back.Is
 	}
