@@ -23,8 +23,8 @@ type observation struct {
 	asked  bool
 }
 
-// answer is what a request has told.
-func answer(lease *coordinationv1.Lease, before uint64) observation {
+// observeLease is what a request has told.
+func observeLease(lease *coordinationv1.Lease, before uint64) observation {
 	o := observation{lease: lease, before: before, asked: true}
 	if lease != nil {
 		o.version = lease.ResourceVersion

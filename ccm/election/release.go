@@ -105,7 +105,7 @@ func (c *candidate) release(own context.Context) error {
 		released, err := c.leases().Update(ctx, lease, metav1.UpdateOptions{})
 		switch {
 		case err == nil:
-			c.observe(answer(released, before))
+			c.observe(observeLease(released, before))
 			klog.FromContext(own).Info("Lease released", "lease", c.Name)
 			return nil
 		case apierrors.IsNotFound(err):

@@ -38,10 +38,10 @@ func (c *candidate) read(own context.Context) {
 	switch {
 	case err == nil:
 		c.complaints.log(ctx, c.Name, nil)
-		c.observe(answer(lease, before))
+		c.observe(observeLease(lease, before))
 	case apierrors.IsNotFound(err):
 		c.complaints.log(ctx, c.Name, nil)
-		c.observe(answer(nil, before))
+		c.observe(observeLease(nil, before))
 	default:
 		c.complaints.log(ctx, c.Name, fmt.Errorf("reading lease %q: %w", c.Name, err))
 		c.later(c.e.config.RetryPeriod)
@@ -123,7 +123,7 @@ func (c *candidate) write(own context.Context, a attempt) (written, overtaken bo
 // outdated: the lease was written since, or the attempt took so long that another process may have it.
 func (c *candidate) confirmIfCurrent(a attempt, lease *coordinationv1.Lease) bool {
 	c.mu.Lock()
-	lost := c.observeLocked(answer(lease, a.before))
+	lost := c.observeLocked(observeLease(lease, a.before))
 	ours := lost == "" && c.record.isOurs()
 	good := a.at + c.e.config.RenewDeadline
 	if ours {

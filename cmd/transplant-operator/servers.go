@@ -175,9 +175,9 @@ func (p *process) health(held certificates) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(
 		"/healthz",
-		answer(func(*http.Request) error { return errors.Join(p.elector.Check(p.lease), p.operator.Alive()) }),
+		serveCheck(func(*http.Request) error { return errors.Join(p.elector.Check(p.lease), p.operator.Alive()) }),
 	)
-	mux.HandleFunc("/readyz", answer(func(r *http.Request) error {
+	mux.HandleFunc("/readyz", serveCheck(func(r *http.Request) error {
 		if held != nil {
 			if err := held.Check(r); err != nil {
 				return err
@@ -188,7 +188,7 @@ func (p *process) health(held certificates) http.Handler {
 	return mux
 }
 
-func answer(check func(*http.Request) error) http.HandlerFunc {
+func serveCheck(check func(*http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := check(r); err != nil {
 			http.Error(w, mask.Error(err), http.StatusInternalServerError)

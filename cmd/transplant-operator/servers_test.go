@@ -94,7 +94,7 @@ func TestAClientOfAPlainPortThatDoesNotReadIsCutOff(t *testing.T) {
 func TestReadinessShowsNoSecret(t *testing.T) {
 	w := httptest.NewRecorder()
 	failed := errors.New(`Get "https://user:hunter2hunter2@proxy.example:3128": refused`)
-	answer(func(*http.Request) error { return failed })(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	serveCheck(func(*http.Request) error { return failed })(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 	if got := w.Body.String(); w.Code != http.StatusInternalServerError || strings.Contains(got, "hunter2") || !strings.Contains(got, "refused") {
 		t.Errorf("%d %s", w.Code, got)
 	}

@@ -38,6 +38,17 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 	}{
 		{"packages stay small", manyFiles(map[string]int{"internal/good": 10, "internal/cli": 12, "internal/bad": 11, "lab/big": 20}),
 			[]string{"internal/bad has 11 files, a package may have 10"}},
+		{"names of one word mean one thing", map[string]string{
+			"internal/a/a.go": "package a\nfunc read() {}\nfunc readPod() {}\nfunc (t T) add() {}\nfunc (t T) take() {}\nfunc Read() {}\n",
+			"internal/b/a.go": "package b\nfunc read() {}\nfunc readPod() {}\nfunc (t T) add() {}\nfunc (t T) take() {}\nfunc Read() {}\n",
+			"internal/c/a.go": "package c\nfunc read() {}\nfunc readPod() {}\nfunc (t T) add() {}\nfunc (t T) take() {}\nfunc Read() {}\n",
+			"internal/d/a.go": "package d\nfunc read() {}\nfunc readPod() {}\nfunc (t T) add() {}\nfunc Read() {}\n", "internal/d/a_test.go": "package d\nfunc (t T) take() {}\n",
+			"lab/e/a.go": "package e\nfunc (t T) take() {}\n",
+		}, []string{"function read is in 4 packages, at most 3 may have it (say of what): internal/a, internal/b, internal/c, internal/d"}},
+		{"predicates are named as such", map[string]string{
+			"internal/good/a.go": "package good\nfunc isReady() bool { return true }\nfunc covers() bool { return true }\nfunc ready() string { return \"\" }\nfunc has() bool { return true }\n",
+			"internal/bad/a.go":  "package bad\nfunc ready() bool { return true }\nfunc known() (bool, error) { return true, nil }\n",
+		}, []string{"internal/bad/a.go: ready returns a bool: its name begins with is, has, should or can, or says what it does"}},
 		{"files of a package begin differently", map[string]string{
 			"internal/good/plan.go": "package good\n", "internal/good/plans.go": "package good\n", "internal/good/plans_test.go": "package good\n",
 			"internal/good/clock_linux.go": "package good\n", "internal/good/clock_other.go": "package good\n",

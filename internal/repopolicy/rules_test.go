@@ -36,6 +36,8 @@ var rules = map[string]rule{
 	"the product does not know the lab":       productImports,
 	"a cluster's kubeconfig has one reader":   kubeconfigDoors,
 	"packages stay small":                     packageSizes,
+	"names of one word mean one thing":        vagueNames,
+	"predicates are named as such":            adjectives,
 	"files of a package begin differently":    filePrefixes,
 	"nothing embeds the engine or a draft":    embeddedWholes,
 	"types stay small":                        methodCounts,

@@ -324,7 +324,7 @@ func judgeServing(f facts.Facts) v1.Finding {
 			),
 			"approved soon after they are made",
 			"/apis/certificates.k8s.io/v1/certificatesigningrequests",
-			answer(f, nodes, bad[0].Object),
+			describeAnswer(f, nodes, bad[0].Object),
 		)
 	case asking == "" && serving == 0:
 		return findings.Pass("no kubelet asks the cluster for a serving certificate")
@@ -372,9 +372,9 @@ func unansweredRequests(f facts.Facts, nodes *servingrequest.Nodes) (bad finding
 	return bad, serving
 }
 
-// answer is the command that gives a kubelet what it asked for, if its Node has all of that. A request that was
+// describeAnswer is the command that gives a kubelet what it asked for, if its Node has all of that. A request that was
 // denied or has failed can't be approved any more: its kubelet makes another one when it is gone.
-func answer(f facts.Facts, nodes *servingrequest.Nodes, name string) string {
+func describeAnswer(f facts.Facts, nodes *servingrequest.Nodes, name string) string {
 	look := servingrequest.Command("describe csr", name)
 	i := slices.IndexFunc(f.CertificateRequests, func(c v1.CertificateRequest) bool { return c.Name == name })
 	if i < 0 {

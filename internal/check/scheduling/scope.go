@@ -92,8 +92,8 @@ func selects(selector string, set labels.Set) bool {
 	return err != nil || parsed.Matches(set)
 }
 
-// must reports whether a request fails when the webhook does not answer.
-func must(w v1.Webhook) bool { return w.FailurePolicy != "Ignore" }
+// isRequired reports whether a request fails when the webhook does not answer.
+func isRequired(w v1.Webhook) bool { return w.FailurePolicy != "Ignore" }
 
 // webhookOf is the configuration's kind and name of a webhook's Ref, for kubectl.
 func webhookOf(ref string) string {

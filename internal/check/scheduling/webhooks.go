@@ -27,7 +27,7 @@ var webhookDead = rule.Check{
 		var unknowns []string
 		bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
 			switch {
-			case !must(w) || w.Service == "":
+			case !isRequired(w) || w.Service == "":
 				return ""
 			case w.Ready == nil:
 				unknowns = append(unknowns, w.Ref)
@@ -93,7 +93,7 @@ func judgeWebhookDeadlock(f facts.Facts) v1.Finding {
 	known := 0
 	bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
 		backend, found := workloads[w.Backend]
-		if !must(w) || !found {
+		if !isRequired(w) || !found {
 			return ""
 		}
 		known++
@@ -234,7 +234,7 @@ var webhookOutside = rule.Check{
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
-			if w.URL == "" || !must(w) {
+			if w.URL == "" || !isRequired(w) {
 				return ""
 			}
 			return "must answer for " + about + " at " + w.URL
@@ -271,7 +271,7 @@ var webhookOnMigration = rule.Check{
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, _, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
-			if !must(w) {
+			if !isRequired(w) {
 				return ""
 			}
 			return "is asked about " + about
