@@ -585,6 +585,7 @@ func FuzzApply(f *testing.F) {
 			if m.HostPaths()[value] != value {
 				t.Fatalf("%s is not mounted:\n%q\n%q", value, data, out)
 			}
+		default: // no other edit is about this
 		}
 	})
 }

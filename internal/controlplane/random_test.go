@@ -129,6 +129,7 @@ func TestApplyByChance(t *testing.T) {
 				paths["/new"] = "/new"
 			case v1.EditRemoveHostPath:
 				delete(paths, "/new")
+			default: // no other edit is about this
 			}
 			m, err := Parse(out)
 			if err != nil {

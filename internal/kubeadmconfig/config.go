@@ -100,8 +100,9 @@ func (c config) edit(e v1.Edit) ([]v1.Edit, error) {
 		return c.removeVolume(e)
 	case v1.EditSetVersion:
 		return c.setVersion(e)
+	default:
+		return nil, fmt.Errorf("this operation is not known for kubeadm's configuration")
 	}
-	return nil, fmt.Errorf("this operation is not known for kubeadm's configuration")
 }
 
 // kubernetesVersion is the field with the version that kubeadm gives to the control plane.

@@ -317,6 +317,7 @@ func carryOut(s *v1.Snapshot, step v1.Step) {
 				out[e.Name] = e.Value
 			case v1.EditUnsetFlag:
 				delete(out, e.Name)
+			default: // no other edit is about this
 			}
 		}
 		*of = out

@@ -440,6 +440,7 @@ func TestTheCommandsOfAStepDoWhatItDoes(t *testing.T) {
 				want[e.Name] = e.Value
 			case v1.EditUnsetFlag:
 				delete(want, e.Name)
+			default: // no other edit is about this
 			}
 		}
 		if diff := cmp.Diff(want, have.Flags()); diff != "" {

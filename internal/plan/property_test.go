@@ -190,6 +190,7 @@ func endState(t *testing.T, seed int64, s *v1.Snapshot, p *v1.Plan) {
 						out[e.Name] = e.Value
 					case v1.EditUnsetFlag:
 						delete(out, e.Name)
+					default: // no other edit is about this
 					}
 				}
 			}

@@ -365,8 +365,9 @@ func stepTone(result v1.StepResult) string {
 		return toneBad
 	case v1.StepResultStarted, v1.StepResultInterrupted, v1.StepResultPending:
 		return toneWarn
+	default:
+		return toneGood
 	}
-	return toneGood
 }
 
 // release says what became of a lease when its holder had ended.

@@ -238,6 +238,7 @@ func (why reasons) steps(j v1.Journal, steps []v1.StepReport) {
 			why.add(v1.ResultUnfinished, "step %s was begun and is not done", s.ID)
 		case v1.StepResultPending:
 			pending++
+		default: // every other result is as it should be
 		}
 	}
 	if pending > 0 {

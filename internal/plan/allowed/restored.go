@@ -90,6 +90,7 @@ func Blank(p *v1.Plan, s v1.Step) []v1.Edit {
 				e.Op, e.Value = v1.EditUnsetFlag, ""
 			case v1.EditSetGate:
 				e.Op, e.Value = v1.EditUnsetGate, ""
+			default: // no other edit is about this
 			}
 			out = append(out, e)
 		}

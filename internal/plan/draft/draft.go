@@ -66,6 +66,7 @@ func (d *Draft) Add(s v1.Step) {
 			flags[e.Name] = e.Value
 		case v1.EditUnsetFlag:
 			delete(flags, e.Name)
+		default: // no other edit is about this
 		}
 	}
 	d.noteImage(s)

@@ -57,6 +57,7 @@ func editWorkload(d *draft.Draft, c *v1.Component, s v1.Step) {
 			s.Changes = append(s.Changes, v1.Change{Field: "mount " + e.Path, After: "ConfigMap " + e.Value})
 		case v1.EditUnmount:
 			s.Changes = append(s.Changes, v1.Change{Field: "mount of volume " + e.Name, Before: "mounted"})
+		default: // no other edit is about this
 		}
 	}
 	s.Undo, s.EstimateSeconds = "put the arguments back as the record has them", 45
@@ -68,6 +69,7 @@ func editWorkload(d *draft.Draft, c *v1.Component, s v1.Step) {
 		case v1.EditUnsetFlag:
 			c.Flags = flagvalue.MergeFlags(c.Flags, nil)
 			delete(c.Flags, e.Name)
+		default: // no other edit is about this
 		}
 	}
 }

@@ -133,6 +133,7 @@ func (r *planView) knownEdit(s v1.Step, e v1.Edit, minor int) error {
 		); gate != "" {
 			return fmt.Errorf("step %s sets the gate %s, which %s of 1.%d does not take", s.ID, gate, s.Component, minor)
 		}
+	default: // no other edit is about this
 	}
 	return nil
 }

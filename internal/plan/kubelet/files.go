@@ -158,6 +158,7 @@ func gateScript(edits []v1.Edit) string {
 			fmt.Fprintf(&b, ` -e "s|^\( *%s:\).*|\1 %s|"`, e.Name, e.Value)
 		case v1.EditUnsetGate:
 			fmt.Fprintf(&b, ` -e "/^ *%s: false/d"`, e.Name)
+		default: // no other edit is about this
 		}
 	}
 	return b.String()

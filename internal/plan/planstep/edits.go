@@ -23,6 +23,7 @@ func DescribeFlagEdits(edits []v1.Edit, flags map[string]string) []v1.Change {
 			out = append(out, v1.Change{Field: "volume " + e.Name, After: e.Value})
 		case v1.EditRemoveHostPath:
 			out = append(out, v1.Change{Field: "volume " + e.Name, Before: e.Value})
+		default: // no other edit is about this
 		}
 	}
 	return out

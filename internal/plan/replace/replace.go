@@ -317,6 +317,7 @@ func (r *replacement) describeNewNode(i int) []string {
 			out = append(out, "    --"+e.Name+"="+e.Value)
 		case v1.EditUnsetFlag:
 			out = append(out, "    no --"+e.Name)
+		default: // no other edit is about this
 		}
 	}
 	out = append(

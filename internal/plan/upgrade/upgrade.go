@@ -199,6 +199,7 @@ func AddEdits(d *draft.Draft, c *v1.Component, edits []v1.Edit) []v1.Edit {
 			v.flags[e.Name] = e.Value
 		case v1.EditUnsetFlag:
 			delete(v.flags, e.Name)
+		default: // no other edit is about this
 		}
 	}
 	v.dropFlags()
