@@ -26,7 +26,8 @@ type act struct {
 	at    time.Time // when it arrived
 	cloud bool      // at the cloud, or else at kube-apiserver
 	what  string
-	// refused is an act that changed nothing, since the object had another version than it named.
+	// refused is an act that changed nothing. The object had another version than it named, or its body did not come: the
+	// fence is asked again when a body is sent. kube-apiserver answers such a request with 500.
 	refused bool
 }
 
@@ -45,7 +46,7 @@ func acts(calls []simcloud.Call, writes []apiserver.Write) []act {
 	for _, w := range writes {
 		if ofALoop(w) {
 			what := fmt.Sprintf("%s %s/%s %s/%s (%d)", w.Verb, w.Resource, w.Subresource, w.Namespace, w.Name, w.Code)
-			out = append(out, act{by: w.User, at: w.Received, what: what, refused: w.Code == http.StatusConflict})
+			out = append(out, act{by: w.User, at: w.Received, what: what, refused: w.Code == http.StatusConflict || w.Code == http.StatusInternalServerError})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b act) int { return a.at.Compare(b.at) })

@@ -28,12 +28,16 @@ func TestActsAreWhatLoopsChange(t *testing.T) {
 		{Received: at(2), User: "a", Verb: "create", Resource: "subjectaccessreviews"},
 		{Received: at(5), User: "b", Verb: "create", Resource: "events", Namespace: "default", Name: "web.17", Code: 201},
 		{Received: at(6), User: "a", Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: "state", Code: 409},
+		{Received: at(7), User: "a", Verb: "patch", Resource: "events", Namespace: "default", Name: "web.18", Code: 500},
+		{Received: at(8), User: "a", Verb: "patch", Resource: "events", Namespace: "default", Name: "web.19", Code: 504},
 	}
 	want := []act{
 		{"a", at(1), false, "patch nodes/status /n (200)", false},
 		{"b", at(3), true, "EnsureLoadBalancer lb", false},
 		{"b", at(5), false, "create events/ default/web.17 (201)", false},
 		{"a", at(6), false, "update configmaps/ kube-system/state (409)", true},
+		{"a", at(7), false, "patch events/ default/web.18 (500)", true},
+		{"a", at(8), false, "patch events/ default/web.19 (504)", false},
 	}
 	if diff := cmp.Diff(want, acts(calls, writes), cmp.AllowUnexported(act{})); diff != "" {
 		t.Errorf("acts (-want +got):\n%s", diff)
