@@ -46,7 +46,8 @@ func acts(calls []simcloud.Call, writes []apiserver.Write) []act {
 	for _, w := range writes {
 		if ofALoop(w) {
 			what := fmt.Sprintf("%s %s/%s %s/%s (%d)", w.Verb, w.Resource, w.Subresource, w.Namespace, w.Name, w.Code)
-			out = append(out, act{by: w.User, at: w.Received, what: what, refused: w.Code == http.StatusConflict || w.Code == http.StatusInternalServerError})
+			refused := w.Code == http.StatusConflict || w.Code == http.StatusInternalServerError
+			out = append(out, act{by: w.User, at: w.Received, what: what, refused: refused})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b act) int { return a.at.Compare(b.at) })
