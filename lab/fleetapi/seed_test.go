@@ -29,6 +29,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/lab/apiserver"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // Versions of the seed: the lab's, and one that knows matchConditions.
@@ -184,18 +185,18 @@ func object(group, name, spec string) *unstructured.Unstructured {
 	return out
 }
 
-// wait polls for up to twenty seconds.
+// wait waits until something holds, also in a cleanup.
 func wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for range 400 {
-		if holds() {
-			return
+	err := poll.Within(context.WithoutCancel(t.Context()), 50*time.Millisecond, poll.Patience, what, func(context.Context) error {
+		if !holds() {
+			return errors.New("it does not hold yet")
 		}
-		<-tick.C
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("waited in vain until %s", what)
 }
 
 // operator serves the webhooks as the operator does.
