@@ -131,7 +131,8 @@ func (b *CommandBuilder) SetCloudInitializer(cloudInitializer InitCloudFunc) {
 	b.program.initCloud = cloudInitializer
 }
 
-// SetStopChannel sets a channel that ends the process when it is closed. Signals do so too.
+// SetStopChannel sets a channel that ends the process when it is closed. Signals are the caller's then, unless it is
+// wait.NeverStop.
 func (b *CommandBuilder) SetStopChannel(stopCh <-chan struct{}) { b.program.stop = stopCh }
 
 // SetCmdName sets the name of the command.
