@@ -2,7 +2,12 @@ package nodelifecycle
 
 import (
 	"testing"
+	"time"
 
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	upstream "k8s.io/cloud-provider/controllers/nodelifecycle"
+	cloudprovider "k8s.io/cloud-provider/fake"
 	"k8s.io/component-base/metrics"
 
 	"github.com/transplant-dev/transplant/ccm/metrics/metricstest"
@@ -14,4 +19,14 @@ func TestUpstreamsSeriesAreServed(t *testing.T) {
 		"monitorDuration": monitorDuration,
 		"providerCalls":   providerCalls,
 	})
+}
+
+// It panics where it finds its series taken.
+func TestUpstreamsControllerIsMadeNextToOurs(t *testing.T) {
+	registerMetrics()
+	client := fake.NewClientset()
+	made := informers.NewSharedInformerFactory(client, 0)
+	if _, err := upstream.NewCloudNodeLifecycleController(made.Core().V1().Nodes(), client, &cloudprovider.Cloud{EnableInstancesV2: true}, time.Second, 1); err != nil {
+		t.Fatal(err)
+	}
 }
