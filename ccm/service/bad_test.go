@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/utils/ptr"
 
 	"github.com/transplant-dev/transplant/ccm/election"
 )
@@ -244,21 +245,64 @@ func TestACleanupThatCannotLookIsToldAndTriedAgain(t *testing.T) {
 	})
 }
 
-// A namespace that is being deleted waits for it.
+// Its address is paid for, and a namespace that is being deleted waits for it.
 func TestADeletionIsTriedSoonAfterALongOutage(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.add(node("n1"), service("web"))
-		w.start()
-		w.settle(time.Second)
-		w.took()
-		w.cloud.on(failing("delete", errors.New("the cloud is down")))
-		w.deleteService("web")
-		w.settle(32 * time.Minute)
-		w.took()
-		w.cloud.on(nil)
-		w.settle(maxDeleteDelay)
-		if !slices.Contains(w.took().Calls, "delete web") {
-			t.Errorf("the load balancer is not deleted within %s of the end of the outage", maxDeleteDelay)
+	withoutFinalizer := func(s *corev1.Service) { s.Finalizers = nil }
+	for _, c := range []struct {
+		name string
+		end  func(*world)
+	}{
+		{"its Service is deleted", func(w *world) { w.deleteService("web") }},
+		{"its Service is deleted, and its finalizer is taken away in the middle of that", func(w *world) {
+			w.deleteService("web")
+			w.settle(time.Minute)
+			w.changeService("web", withoutFinalizer)
+			w.deleteService("web")
+		}},
+		{"its Service is of another type", func(w *world) { w.changeService("web", withType(corev1.ServiceTypeClusterIP)) }},
+		{"its Service is of another type and has no finalizer", func(w *world) {
+			w.changeService("web", func(s *corev1.Service) { withType(corev1.ServiceTypeClusterIP)(s); withoutFinalizer(s) })
+		}},
+		{"its Service is of another class and has no finalizer", func(w *world) {
+			w.changeService("web", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/other"); withoutFinalizer(s) })
+		}},
+		{"another Service has its name", func(w *world) {
+			w.changeService("web", withoutFinalizer)
+			w.deleteService("web")
+			w.add(service("web", withUID("another")))
+		}},
+	} {
+		for outage := 30 * time.Minute; outage < 35*time.Minute; outage += maxDeleteDelay { // where the next try would be within five minutes
+			t.Run(c.name+" for "+outage.String(), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					w.add(node("n1"), service("web"))
+					w.start()
+					w.settle(time.Second)
+					w.took()
+					w.cloud.on(failing("delete", errors.New("the cloud is down")))
+					c.end(w)
+					w.settle(outage)
+					w.took()
+					w.cloud.on(nil)
+					w.settle(maxDeleteDelay)
+					if got := w.took().Calls; !slices.Contains(got, "delete web") {
+						t.Errorf("the load balancer is not deleted within %s of the end of the outage: calls %q", maxDeleteDelay, got)
+					}
+				})
+			})
 		}
-	})
+	}
+}
+
+// Each try of it withdraws what is noted, and a look in between would not wait for the next one.
+func TestALoadBalancerThatIsBeingDeletedIsNotDueForALook(t *testing.T) {
+	now := time.Now()
+	k := newBook()
+	page := lbState{uid: "uid", spec: "spec", stored: &corev1.LoadBalancerStatus{}, check: now.Add(-time.Minute)}
+	k.putLBState("default/kept", page)
+	page.cleaning = true
+	k.putLBState("default/leaving", page)
+	if keys, _ := k.dueKeys(now, nil); !slices.Equal(keys, []string{"default/kept"}) {
+		t.Errorf("due are %q", keys)
+	}
 }

@@ -100,13 +100,13 @@ func (c *Controller) soonest() time.Duration {
 }
 
 // dueKeys returns the keys of load balancers that are in line and due to be read or ensured, and when the next will be.
-// Those that have waited longest come first.
+// Those that have waited longest come first. One that is being deleted waits for its next try.
 func (k *store) dueKeys(now time.Time, except map[string]time.Time) (keys []string, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	next = now.Add(time.Hour)
 	for key, b := range k.pages {
-		if !b.isInSync() || b.gone || b.implementedElsewhere {
+		if !b.isInSync() || b.gone || b.cleaning || b.implementedElsewhere {
 			continue
 		}
 		if isDue(b.check, now) || isDue(b.resync, now) {

@@ -84,21 +84,39 @@ func (c *Controller) requeue(ctx context.Context, key string, err error) {
 	}
 }
 
-// isLeaving reports whether the load balancer of a Service is to be deleted.
+// isLeaving reports whether a load balancer is to be deleted next, and not made, kept or left alone.
 func (c *Controller) isLeaving(key string) bool {
+	todo, err := c.nextFor(key)
+	return err == nil && (todo.op == opDelete || todo.op == opReplace || todo.op == opCleanup)
+}
+
+// task is what is to be done next about a load balancer.
+type task struct {
+	op      operation
+	service *corev1.Service // nil when it is gone
+	page    lbState
+}
+
+func (c *Controller) nextFor(key string) (task, error) {
 	service, err := c.lookUp(key)
-	return err == nil && (service == nil || needsCleanup(service))
+	if err != nil {
+		return task{}, err
+	}
+	page, known := c.book.get(key)
+	op := chooseOperation(
+		facts{service: service, known: known, page: page, view: c.nodes.view(), now: c.clock.Now()},
+	)
+	return task{op, service, page}, nil
 }
 
 // sync does what one Service's load balancer needs.
 func (c *Controller) sync(ctx context.Context, key string) error {
-	service, err := c.lookUp(key)
+	todo, err := c.nextFor(key)
 	if err != nil {
 		return err
 	}
-	page, known := c.book.get(key)
-	now := c.clock.Now()
-	switch chooseOperation(facts{service: service, known: known, page: page, view: c.nodes.view(), now: now}) {
+	service, page := todo.service, todo.page
+	switch todo.op {
 	case opOrphan:
 		c.book.orphan(key, page)
 		c.state.dropEntry(key)
