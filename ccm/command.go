@@ -23,7 +23,6 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
-	"k8s.io/component-base/version/verflag"
 	migrationoptions "k8s.io/controller-manager/pkg/leadermigration/options"
 	"k8s.io/klog/v2"
 
@@ -138,7 +137,7 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 		p.disabledByName,
 	)
 	global := sets.FlagSet("global")
-	verflag.AddFlags(global)
+	addVersionFlag(global)
 	logsapi.AddFlags(logOptions, global)
 	globalflag.AddGlobalFlags(global, cmd.Name(), logs.SkipLoggingConfigurationFlags())
 	fs := cmd.Flags()
@@ -148,7 +147,6 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 	for _, name := range sortedKeys(p.flags.FlagSets) { // not by Order, which an author may have left out
 		fs.AddFlagSet(p.flags.FlagSets[name])
 	}
-	addOutputFlag(fs, global)
 	ours := pflag.NewFlagSet(flagSet, pflag.ContinueOnError)
 	settings.addFlags(ours, isSameConstructor(p.constructors[NodeIPAMController].Constructor,
 		StartNodeIPAMControllerWrapper))
@@ -170,27 +168,6 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 		cliflag.PrintSections(cmd.OutOrStdout(), sets, columns)
 		cliflag.PrintSections(cmd.OutOrStdout(), p.flags, columns)
 	})
-}
-
-// addOutputFlag adds --output to all flags and to the section of --help. Nothing is added if an author has a flag of
-// that name: it is theirs, and the version is printed as text. -o is left to an author in the same way.
-func addOutputFlag(all, section *pflag.FlagSet) {
-	if all.Lookup(outputFlag) != nil {
-		return
-	}
-	shorthand := "o"
-	if all.ShorthandLookup(shorthand) != nil {
-		shorthand = ""
-	}
-	section.StringP(
-		outputFlag,
-		shorthand,
-		textOutput,
-		fmt.Sprintf("How --version is printed: %s or %s.", textOutput, jsonOutput),
-	)
-	flag := section.Lookup(outputFlag)
-	flag.Annotations = map[string][]string{outputAnnotation: nil}
-	all.AddFlag(flag)
 }
 
 // prepare judges the flags and the files that they name. Nothing has been started when it returns an error.

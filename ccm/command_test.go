@@ -56,8 +56,7 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 		{"no provider", []string{"--cloud-provider="}, "--cloud-provider cannot be empty"},
 		{"an argument", []string{"run"}, `"cloud-controller-manager" takes no arguments, but got ["run"]`},
 		{"an empty argument, which is none, and a mistake", []string{"", "--concurrent-node-syncs=0"}, "--concurrent-node-syncs is 0"},
-		{"a form of the version without asking for it", []string{"-o", "json"}, "--output is only for --version"},
-		{"a form that does not exist", []string{"--version", "-o", "yaml"}, `--output is "yaml", but must be text or json`},
+		{"a form of the version that does not exist", []string{"--version=yaml"}, "it must be true, false, raw, json or a version such as v1.2.3"},
 		{"two mistakes", []string{"--concurrent-node-syncs=0", "--drain-timeout=-1s"}, "--concurrent-node-syncs is 0, but must be at least 1\n--drain-timeout is -1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -106,34 +105,77 @@ func TestAnAuthorsFlagGoesBeforeOursOfTheSameName(t *testing.T) {
 	}
 }
 
-func TestAnAuthorsOutputFlagIsTheAuthors(t *testing.T) {
+// Authors add flags to the command as well as to what it is made of, and run it under commands of theirs.
+func TestAnAuthorsFlagsCanBeAddedAsToUpstreamsCommand(t *testing.T) {
+	output := func(fs *pflag.FlagSet, into *string) { fs.StringVarP(into, "output", "o", "", "Mine.") }
 	for _, c := range []struct {
-		name, flag, shorthand string
-		args                  []string
-		want                  string // of the author's flag
-		version               string // what --version prints begins with
+		name string
+		add  func(sets *cliflag.NamedFlagSets, into *string) func(*cobra.Command) *cobra.Command
 	}{
-		{"the name", "output", "", []string{"--output=wide"}, "wide", "cloud-controller-manager "},
-		{"the name and the shorthand", "output", "o", []string{"-o", "wide"}, "wide", "cloud-controller-manager "},
-		{"the shorthand of another flag", "out-dir", "o", []string{"-o", "/tmp", "--output=json"}, "/tmp", "{"},
+		{"in a flag set", func(sets *cliflag.NamedFlagSets, into *string) func(*cobra.Command) *cobra.Command {
+			output(sets.FlagSet("mine"), into)
+			return func(command *cobra.Command) *cobra.Command { return command }
+		}},
+		{"afterwards", func(_ *cliflag.NamedFlagSets, into *string) func(*cobra.Command) *cobra.Command {
+			return func(command *cobra.Command) *cobra.Command { output(command.Flags(), into); return command }
+		}},
+		{"as persistent ones", func(_ *cliflag.NamedFlagSets, into *string) func(*cobra.Command) *cobra.Command {
+			return func(command *cobra.Command) *cobra.Command { output(command.PersistentFlags(), into); return command }
+		}},
+		{"as those of a parent", func(_ *cliflag.NamedFlagSets, into *string) func(*cobra.Command) *cobra.Command {
+			return func(command *cobra.Command) *cobra.Command {
+				parent := &cobra.Command{Use: "parent"}
+				output(parent.PersistentFlags(), into)
+				parent.AddCommand(command)
+				return parent
+			}
+		}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			var mine string
-			var sets cliflag.NamedFlagSets
-			sets.FlagSet("mine").StringVarP(&mine, c.flag, c.shorthand, "", "Mine.")
-			opts, err := options.NewCloudControllerManagerOptions()
-			if err != nil {
-				t.Fatal(err)
-			}
-			command := NewCloudControllerManagerCommand(opts, nil, DefaultInitFuncConstructors, nil, sets, nil)
-			var printed strings.Builder
-			command.SetOut(&printed)
-			command.SetArgs(append([]string{"--version"}, c.args...))
-			if err := command.Execute(); err != nil || mine != c.want || !strings.HasPrefix(printed.String(), c.version) {
-				t.Errorf("with %q the author's flag is %q (error %v), and the version is printed as %q", c.args, mine, err, printed.String())
-			}
-			resetVersion(t, command)
-		})
+		for _, version := range []struct{ flag, want string }{{"--version", "cloud-controller-manager "}, {"--version=json", "{"}} {
+			t.Run(c.name+" with "+version.flag, func(t *testing.T) {
+				opts, err := options.NewCloudControllerManagerOptions()
+				if err != nil {
+					t.Fatal(err)
+				}
+				var mine string
+				var sets cliflag.NamedFlagSets
+				add := c.add(&sets, &mine)
+				command := NewCloudControllerManagerCommand(opts, nil, DefaultInitFuncConstructors, nil, sets, nil)
+				defer resetVersion(t, command)
+				root := add(command)
+				var printed strings.Builder
+				root.SetOut(&printed)
+				args := []string{version.flag, "-o", "wide"}
+				if root != command {
+					args = append([]string{command.Name()}, args...)
+				}
+				root.SetArgs(args)
+				if err := root.Execute(); err != nil || mine != "wide" || !strings.HasPrefix(printed.String(), version.want) {
+					t.Errorf("with %q the author's flag is %q (error %v), and the version is printed as %q", args, mine, err, printed.String())
+				}
+			})
+		}
+	}
+}
+
+// A shorthand is one letter of 52, and an author may have it.
+func TestOurFlagsHaveNoShorthand(t *testing.T) {
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream := app.NewCloudControllerManagerCommand(opts, nil, app.DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, nil)
+	ours := 0
+	newTestCommand(t, func(*options.CloudControllerManagerOptions) {}).Flags().VisitAll(func(flag *pflag.Flag) {
+		if upstream.Flags().Lookup(flag.Name) != nil {
+			return
+		}
+		if ours++; flag.Shorthand != "" {
+			t.Errorf("--%s has the shorthand -%s", flag.Name, flag.Shorthand)
+		}
+	})
+	if ours == 0 {
+		t.Error("no flag of ours is there")
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/version"
+	"k8s.io/component-base/version/verflag"
 
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
 	"github.com/transplant-dev/transplant/ccm/proven"
@@ -63,15 +65,7 @@ func showGroups(groups []*group) {
 // module's.
 const VersionAnnotation = "transplant.dev/version"
 
-const (
-	outputFlag = "output"
-	// outputAnnotation marks our --output: an author's flag of that name means something else.
-	outputAnnotation = "transplant.dev/version-output"
-	textOutput       = "text"
-	jsonOutput       = "json"
-)
-
-// Version is what --version -o json prints.
+// Version is what --version=json prints.
 type Version struct {
 	Name      string            `json:"name"`
 	Version   string            `json:"version"`
@@ -137,30 +131,63 @@ func setVersion(cmd *cobra.Command) string {
 	return ""
 }
 
+// versionValue is upstream's value of --version, which takes json as well. A flag of its own would be one that an author
+// can have too.
+type versionValue struct {
+	pflag.Value
+
+	json bool
+}
+
+// Set takes what upstream's flag takes, and json.
+func (v *versionValue) Set(s string) error {
+	v.json = s == jsonVersion
+	if v.json {
+		return v.Value.Set("true")
+	}
+	if err := v.Value.Set(s); err != nil {
+		return fmt.Errorf("it must be true, false, raw, %s or a version such as v1.2.3: %w", jsonVersion, err)
+	}
+	return nil
+}
+
+// String is what the flag says.
+func (v *versionValue) String() string {
+	if v.json {
+		return jsonVersion
+	}
+	return v.Value.String()
+}
+
+// jsonVersion is what --version is given as for a program to read.
+const jsonVersion = "json"
+
+// addVersionFlag adds upstream's --version, which is bound to a variable of the process.
+func addVersionFlag(fs *pflag.FlagSet) {
+	shared := pflag.NewFlagSet("", pflag.ContinueOnError)
+	verflag.AddFlags(shared)
+	flag := *shared.Lookup(versionFlag)
+	flag.Value = &versionValue{Value: flag.Value}
+	flag.Usage = "--version prints the version and quits, --version=json does so for a program to read; --version=vX.Y.Z sets " +
+		"the version that is reported"
+	fs.AddFlag(&flag)
+}
+
+const versionFlag = "version"
+
 // reportVersion prints the version if that is what the flags ask for, and reports whether they do.
 func reportVersion(cmd *cobra.Command, out io.Writer) (bool, error) {
-	form := textOutput
-	output := cmd.Flags().Lookup(outputFlag)
-	_, ours := output.Annotations[outputAnnotation]
-	if ours {
-		form = output.Value.String()
-	}
-	switch asked := cmd.Flags().Lookup("version").Value.String(); {
-	case asked != "true" && asked != "raw" && ours && output.Changed:
-		return false, fmt.Errorf("--%s is only for --version", outputFlag)
-	case asked != "true" && asked != "raw":
-		return false, nil
-	}
+	asked := cmd.Flags().Lookup(versionFlag).Value.String()
 	info, _ := debug.ReadBuildInfo()
 	v := versionOf(cmd.Name(), setVersion(cmd), info)
-	switch form {
-	case textOutput:
+	switch asked {
+	case "true", "raw":
 		_, err := fmt.Fprintln(out, v)
 		return true, err
-	case jsonOutput:
+	case jsonVersion:
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
 		return true, encoder.Encode(v)
 	}
-	return true, fmt.Errorf("--%s is %q, but must be %s or %s", outputFlag, form, textOutput, jsonOutput)
+	return false, nil
 }

@@ -2,7 +2,7 @@
 // against. These are the versions between the oldest and the newest that the skew tests ran it against.
 //
 // The version skew policy of Kubernetes wants a manager that is not newer than the API server. Ours is newer, and these
-// tests replace the policy. The binary carries this list, prints it with --version -o json, and `transplant check` uses
+// tests replace the policy. The binary carries this list, prints it with --version=json, and `transplant check` uses
 // it.
 package proven
 

@@ -49,7 +49,7 @@ func TestVersionSaysWhichAPIServersItIsTestedAgainst(t *testing.T) {
 	}
 	var out bytes.Buffer
 	command.SetOut(&out)
-	command.SetArgs([]string{"--version", "-o", "json"})
+	command.SetArgs([]string{"--version=json"})
 	if err := command.Execute(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestVersionSaysWhichAPIServersItIsTestedAgainst(t *testing.T) {
 	first, last := proven.Minors()
 	want := ccm.Kubernetes{Min: fmt.Sprintf("1.%d", first), Max: fmt.Sprintf("1.%d", last), Tested: proven.Versions()}
 	if diff := cmp.Diff(want, got.Kubernetes); diff != "" || got.Name != "aws-cloud-controller-manager" || got.Version != "v1.2.3" {
-		t.Errorf("--version -o json prints %s", out.String())
+		t.Errorf("--version=json prints %s", out.String())
 	}
 }
 

@@ -102,7 +102,7 @@ func TestTheBinaryCarriesTheRange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the program")
 	}
-	out, err := exec.CommandContext(t.Context(), program, "--version", "-o", "json").Output()
+	out, err := exec.CommandContext(t.Context(), program, "--version=json").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
