@@ -131,8 +131,7 @@ func setVersion(cmd *cobra.Command) string {
 	return ""
 }
 
-// versionValue is upstream's value of --version, which takes json as well. A flag of its own would be one that an author
-// can have too.
+// versionValue is upstream's value of --version, which takes json as well. An author may have any other flag.
 type versionValue struct {
 	pflag.Value
 

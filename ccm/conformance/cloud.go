@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +34,8 @@ type Cloud struct {
 	Status *corev1.LoadBalancerStatus
 	// Hangs names Services whose load balancer is never ready: EnsureLoadBalancer waits until its context ends.
 	Hangs map[string]bool
+	// UpdateDelay is how long UpdateLoadBalancer takes.
+	UpdateDelay time.Duration
 	// NilStatus has EnsureLoadBalancer return no status.
 	NilStatus bool
 
@@ -164,8 +167,16 @@ func (c *Cloud) EnsureLoadBalancer(
 }
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer.
-func (*Cloud) UpdateLoadBalancer(context.Context, string, *corev1.Service, []*corev1.Node) error {
-	return nil
+func (c *Cloud) UpdateLoadBalancer(ctx context.Context, _ string, _ *corev1.Service, _ []*corev1.Node) error {
+	if c.UpdateDelay == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(c.UpdateDelay):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer.

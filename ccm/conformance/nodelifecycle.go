@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
 )
 
@@ -130,6 +131,13 @@ func lifecycleScenarios() []Scenario {
 			s.Name, s.Cloud = prefix+s.Name, cloud(s.Cloud)
 			all = append(all, s)
 		}
+	}
+	for _, workers := range []int32{0, -5} {
+		all = append(all, Scenario{
+			Name: fmt.Sprintf("%d workers", workers), Cloud: has(), Before: one(unready), Settings: func(c *config.Config) {
+				c.ComponentConfig.NodeLifecycleController.ConcurrentNodeLifecycleSyncs = workers
+			}, Meant: WorkOnlyWithALease, Where: []string{"events"},
+		})
 	}
 	all = append(all,
 		Scenario{

@@ -9,6 +9,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
+	"k8s.io/controller-manager/pkg/features"
 )
 
 func withCIDRs(cidrs ...string) func(*corev1.Node) {
@@ -57,6 +58,7 @@ func routeScenarios() []Scenario {
 	ip1, ip2 := address(corev1.NodeInternalIP, "10.0.1.1"), address(corev1.NodeInternalIP, "10.0.1.2")
 	dual := func(c *config.Config) { c.ComponentConfig.KubeCloudShared.ClusterCIDR = "10.120.0.0/16,a00:100::/24" }
 	narrow := func(c *config.Config) { c.ComponentConfig.KubeCloudShared.ClusterCIDR = "10.120.0.0/16" }
+	watched := map[string]bool{string(features.CloudControllerManagerWatchBasedRoutesReconciliation): true}
 	return of(names.NodeRouteController, []Scenario{
 		{
 			Name: "two nodes have their routes", Before: nodes(a, b),
@@ -150,6 +152,32 @@ func routeScenarios() []Scenario {
 			Triggers: true, Meant: ComparedWithWhatShouldBe, Where: []string{"series"},
 		},
 		{Name: "a node comes", Before: nodes(a), Steps: []func(*World){putAll(b)}},
+		{
+			Name: "nodes are watched, and one comes", Before: nodes(a), Gates: watched,
+			Steps: []func(*World){putAll(b)},
+		},
+		{Name: "nodes are watched, and one goes", Before: nodes(a, b), Gates: watched, Steps: []func(*World){deleteNode("b")}},
+		{
+			Name: "nodes are watched, and one has other addresses", Gates: watched,
+			Before: nodes(NewMember("a", withCIDRs("10.120.0.0/24"), withAddresses(ip1))),
+			Cloud:  routes(routeTo("a", "10.120.0.0/24", toAddresses(ip1))),
+			Steps:  []func(*World){changeNode("a", withAddresses(ip2))},
+		},
+		{
+			Name: "nodes are watched, and one has another pod CIDR", Before: nodes(a), Gates: watched,
+			Steps: []func(*World){changeNode("a", withCIDRs("10.120.9.0/24"))},
+		},
+		{
+			Name: "nodes are watched, and one has other images", Before: nodes(a), Gates: watched, Triggers: true,
+			Steps: []func(*World){changeNode("a", func(n *corev1.Node) {
+				n.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example/pause:latest"}, SizeBytes: 239840}}
+			})},
+		},
+		{
+			Name: "nodes are watched, and CreateRoute fails once", Before: nodes(a), Gates: watched,
+			Fails: failCloud("CreateRoute", 1, errCloud), Steps: []func(*World){pass(10 * time.Minute)},
+			Meant: ComparedWithWhatShouldBe, Where: []string{"calls that change", "objects", "series", "ListRoutes"},
+		},
 		{Name: "a node goes", Before: nodes(a, b), Steps: []func(*World){deleteNode("b")}},
 		{
 			Name: "a node gets its pod CIDR", Before: nodes(NewMember("a")),

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,6 +92,24 @@ func withID(id string) func(*corev1.Node) { return func(n *corev1.Node) { n.Spec
 func withReady(status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Status.Conditions[0].Status = status }
 }
+
+// withPressure returns what sets one more condition than whether the Node is Ready.
+func withPressure(status corev1.ConditionStatus) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.Conditions = append(
+			n.Status.Conditions[:1:1], corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: status},
+		)
+	}
+}
+
+func withConditions(ready corev1.ConditionStatus) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	}
+}
+
+// changes are several that are made at once.
+func changes(all ...func(*corev1.Node)) []func(*corev1.Node) { return all }
 
 func unschedulable(n *corev1.Node) { n.Spec.Unschedulable = true }
 
@@ -205,6 +222,13 @@ func serviceScenarios() []Scenario {
 			}},
 		},
 		{
+			Name: "the cloud gives no address any more", Before: web, Cloud: func(*Cloud) {},
+			Steps: []func(*World){func(w *World) {
+				w.Cloud.Change(func(c *Cloud) { c.Status = &corev1.LoadBalancerStatus{} })
+				w.ChangeService("web", func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 })
+			}},
+		},
+		{
 			Name: "the cloud gives no status", Cloud: func(c *Cloud) { c.NilStatus = true }, Before: web, Endless: true,
 			Steps: []func(*World){pass(10 * time.Minute)},
 		},
@@ -277,149 +301,8 @@ func serviceScenarios() []Scenario {
 	return of(names.ServiceLBController, all)
 }
 
-// nodeScenariosOfServices are how nodes become members of load balancers, and how they cease to be.
-func nodeScenariosOfServices(web []runtime.Object) (all []Scenario) {
-	for _, change := range []struct {
-		what    string
-		before  []func(*corev1.Node)
-		changes []func(*corev1.Node)
-	}{
-		{what: "it is not Ready", changes: []func(*corev1.Node){withReady(corev1.ConditionFalse)}},
-		{what: "it is not known whether it is Ready", changes: []func(*corev1.Node){withReady(corev1.ConditionUnknown)}},
-		{what: "it has no conditions", changes: []func(*corev1.Node){withoutConditions}},
-		{
-			what: "it is Ready again", before: []func(*corev1.Node){withReady(corev1.ConditionFalse)},
-			changes: []func(*corev1.Node){withReady(corev1.ConditionTrue)},
-		},
-		{what: "it is excluded", changes: []func(*corev1.Node){withLabel(excluded, "")}},
-		{what: "it is excluded by the word true", changes: []func(*corev1.Node){withLabel(excluded, "true")}},
-		{what: "its label of exclusion says false", changes: []func(*corev1.Node){withLabel(excluded, "false")}},
-		{
-			what: "it is not excluded any more", before: []func(*corev1.Node){withLabel(excluded, "")},
-			changes: []func(*corev1.Node){withoutLabel(excluded)},
-		},
-		{
-			what: "it is excluded in other words", before: []func(*corev1.Node){withLabel(excluded, "true")},
-			changes: []func(*corev1.Node){withLabel(excluded, "yes")},
-		},
-		{what: "it has another label", changes: []func(*corev1.Node){withLabel("team", "a")}},
-		{what: "it has another taint", changes: []func(*corev1.Node){withTaint("other")}},
-		{what: "it is cordoned", changes: []func(*corev1.Node){unschedulable}},
-		{what: "the autoscaler marks it", changes: []func(*corev1.Node){withTaint(autoscalers)}},
-		{
-			what: "the autoscaler marks it and it is excluded", before: []func(*corev1.Node){withTaint(autoscalers)},
-			changes: []func(*corev1.Node){withLabel(excluded, "")},
-		},
-		{
-			what:    "the autoscaler marks it and it is excluded no more",
-			before:  []func(*corev1.Node){withTaint(autoscalers), withLabel(excluded, "")},
-			changes: []func(*corev1.Node){withoutLabel(excluded)},
-		},
-		{
-			what: "it is excluded, and the autoscaler marks it", before: []func(*corev1.Node){withLabel(excluded, "")},
-			changes: []func(*corev1.Node){withTaint(autoscalers)},
-		},
-		{
-			what: "it is excluded, and is not Ready", before: []func(*corev1.Node){withLabel(excluded, "")},
-			changes: []func(*corev1.Node){withReady(corev1.ConditionFalse)},
-		},
-		{
-			what: "it is excluded, and has another provider ID", before: []func(*corev1.Node){withLabel(excluded, "")},
-			changes: []func(*corev1.Node){withID("fake://other")},
-		},
-		{
-			what: "it has a provider ID at last", before: []func(*corev1.Node){withID("")},
-			changes: []func(*corev1.Node){withID("fake://b")},
-		},
-		{what: "it has another provider ID", changes: []func(*corev1.Node){withID("fake://other")}},
-		{what: "it has no provider ID any more", changes: []func(*corev1.Node){withID("")}},
-		{
-			what: "it is not Ready, and has another provider ID", before: []func(*corev1.Node){withReady(corev1.ConditionFalse)},
-			changes: []func(*corev1.Node){withID("fake://other")},
-		},
-		{
-			what: "it is not Ready, and is excluded", before: []func(*corev1.Node){withReady(corev1.ConditionFalse)},
-			changes: []func(*corev1.Node){withLabel(excluded, "")},
-		},
-		{what: "its addresses change", changes: []func(*corev1.Node){func(n *corev1.Node) {
-			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.9"}}
-		}}},
-	} {
-		all = append(all, Scenario{
-			Name:   "a node changes: " + change.what,
-			Before: []runtime.Object{NewMember("a"), NewMember("b", change.before...), NewService("web")},
-			Steps:  []func(*World){changeNode("b", change.changes...)},
-		})
-	}
-	local := NewService(
-		"web", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal },
-	)
-	many := []runtime.Object{NewMember("a")}
-	for i := range 10 {
-		many = append(many, NewService(fmt.Sprintf("web-%d", i)))
-	}
-	return append(all,
-		Scenario{
-			Name:   "a node changes: the autoscaler marks it no more",
-			Before: []runtime.Object{NewMember("a"), NewMember("b", withTaint(autoscalers)), NewService("web")},
-			Steps:  []func(*World){changeNode("b", withoutTaints)}, Meant: ComparedWithWhatShouldBe,
-			Where: []string{"calls that change", "events", "series"},
-		},
-		Scenario{
-			Name: "a node comes, is initialised, and gets its provider ID", Before: web, Meant: ComparedWithWhatShouldBe,
-			Where: []string{"calls that change"},
-			Steps: []func(*World){putAll(newNode("c")), changeNode("c", withoutTaints, withID("fake://c"))},
-		},
-		Scenario{
-			Name: "the controller is restarted", Before: []runtime.Object{NewService("web")},
-			Steps: []func(*World){func(w *World) { w.Restart() }},
-		},
-		Scenario{
-			Name: "a load balancer is deleted in the cloud", Before: web, Meant: ComparedWithWhatShouldBe,
-			Cloud: func(*Cloud) {},
-			Where: []string{"GetLoadBalancer", "calls that change"},
-			Steps: []func(*World){func(w *World) { w.Cloud.Change(func(c *Cloud) { c.balancers = nil }) }, pass(2 * time.Hour)},
-		},
-		Scenario{Name: "a node comes", Before: web, Steps: []func(*World){putAll(NewMember("c"))}},
-		Scenario{
-			Name: "a node comes that is not Ready", Before: web,
-			Steps: []func(*World){putAll(NewMember("c", withReady(corev1.ConditionFalse)))},
-		},
-		Scenario{
-			Name: "a node comes that is excluded", Before: web,
-			Steps: []func(*World){putAll(NewMember("c", withLabel(excluded, "")))},
-		},
-		Scenario{Name: "a node goes", Before: web, Steps: []func(*World){deleteNode("b")}},
-		Scenario{Name: "the last node goes", Before: web, Steps: []func(*World){deleteNode("b"), deleteNode("a")}},
-		Scenario{
-			Name: "a node goes and comes back", Before: web, Steps: []func(*World){deleteNode("b"), putAll(NewMember("b"))},
-		},
-		Scenario{
-			Name: "a node comes, and a Service keeps traffic local", Before: []runtime.Object{NewMember("a"), local},
-			Steps: []func(*World){putAll(NewMember("b"))},
-		},
-		Scenario{
-			Name:   "a node of a Service that keeps traffic local is not Ready",
-			Before: []runtime.Object{NewMember("a"), NewMember("b"), local},
-			Steps:  []func(*World){changeNode("b", withReady(corev1.ConditionFalse))},
-		},
-		Scenario{
-			Name: "a node comes, and there are ten Services", Before: many, Steps: []func(*World){putAll(NewMember("b"))},
-		},
-		Scenario{
-			Name: "a node is being deleted",
-			Before: append(
-				[]runtime.Object{NewMember("c", func(n *corev1.Node) { n.Finalizers = []string{"example.com/wait"} })}, web...,
-			),
-			Steps: []func(*World){deleteNode("c"), putAll(NewMember("d"))},
-		},
-		Scenario{
-			Name:   "nodes come while a Service wants no load balancer",
-			Before: []runtime.Object{NewMember("a"), NewService("web", withClass)},
-			Steps:  []func(*World){putAll(NewMember("b")), deleteNode("a")},
-		},
-	)
-}
+// slowUpdates has each UpdateLoadBalancer take longer than a step.
+func slowUpdates(c *Cloud) { c.UpdateDelay = 2 * rest }
 
 // failureScenariosOfServices are what fails, and how often it is tried.
 func failureScenariosOfServices(web []runtime.Object) []Scenario {
@@ -457,6 +340,14 @@ func failureScenariosOfServices(web []runtime.Object) []Scenario {
 				w.FailCloud("EnsureLoadBalancer", 0, cloudprovider.ImplementedElsewhere)
 				w.FailCloud("UpdateLoadBalancer", 0, cloudprovider.ImplementedElsewhere)
 			},
+		},
+		{
+			Name: "a node comes while UpdateLoadBalancer takes long", Before: web, Cloud: slowUpdates,
+			Steps: []func(*World){putAll(NewMember("c")), putAll(NewMember("d")), pass(10 * time.Minute)},
+		},
+		{
+			Name: "a Service comes while UpdateLoadBalancer takes long", Before: web, Cloud: slowUpdates,
+			Steps: []func(*World){putAll(NewMember("c")), putAll(NewService("api")), pass(10 * time.Minute)},
 		},
 		{
 			Name: "UpdateLoadBalancer fails once", Before: web,
@@ -510,6 +401,12 @@ func failureScenariosOfServices(web []runtime.Object) []Scenario {
 			Name:   "the status is written into a conflict",
 			Before: append([]runtime.Object{NewService("api", withFinalizer)}, web[:2]...),
 			Fails:  failAPIOnce("patch services", conflictOf("api")),
+		},
+		{
+			Meant: ComparedWithWhatShouldBe, Where: []string{"objects"},
+			Name:   "the status is written, and the Service is said to be gone",
+			Before: append([]runtime.Object{NewService("api", withFinalizer)}, web[:2]...),
+			Fails:  failAPIOnce("patch services", apierrors.NewNotFound(servicesResource.GroupResource(), "api")),
 		},
 		{
 			Name: "the finalizer cannot be removed once", Before: web,

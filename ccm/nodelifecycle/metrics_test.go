@@ -26,7 +26,8 @@ func TestUpstreamsControllerIsMadeNextToOurs(t *testing.T) {
 	registerMetrics()
 	client := fake.NewClientset()
 	made := informers.NewSharedInformerFactory(client, 0)
-	if _, err := upstream.NewCloudNodeLifecycleController(made.Core().V1().Nodes(), client, &cloudprovider.Cloud{EnableInstancesV2: true}, time.Second, 1); err != nil {
+	cloud := &cloudprovider.Cloud{EnableInstancesV2: true}
+	if _, err := upstream.NewCloudNodeLifecycleController(made.Core().V1().Nodes(), client, cloud, time.Second, 1); err != nil {
 		t.Fatal(err)
 	}
 }

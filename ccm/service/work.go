@@ -77,17 +77,11 @@ func (c *Controller) requeue(ctx context.Context, key string, err error) {
 	default:
 		logger.Error(err, "Keeping a load balancer; it is tried again")
 		delay := c.delays.When(key)
-		if c.isLeaving(key) {
+		if next, err := c.nextFor(key); err == nil && next.isLeaving() {
 			delay = min(delay, maxDeleteDelay)
 		}
 		c.queue.AddAfter(key, delay)
 	}
-}
-
-// isLeaving reports whether a load balancer is to be deleted next, and not made, kept or left alone.
-func (c *Controller) isLeaving(key string) bool {
-	todo, err := c.nextFor(key)
-	return err == nil && (todo.op == opDelete || todo.op == opReplace || todo.op == opCleanup)
 }
 
 // task is what is to be done next about a load balancer.
@@ -96,6 +90,9 @@ type task struct {
 	service *corev1.Service // nil when it is gone
 	page    lbState
 }
+
+// isLeaving reports whether a load balancer is to be deleted, and not made, kept or left alone.
+func (t task) isLeaving() bool { return t.op == opDelete || t.op == opReplace || t.op == opCleanup }
 
 func (c *Controller) nextFor(key string) (task, error) {
 	service, err := c.lookUp(key)
@@ -111,12 +108,12 @@ func (c *Controller) nextFor(key string) (task, error) {
 
 // sync does what one Service's load balancer needs.
 func (c *Controller) sync(ctx context.Context, key string) error {
-	todo, err := c.nextFor(key)
+	next, err := c.nextFor(key)
 	if err != nil {
 		return err
 	}
-	service, page := todo.service, todo.page
-	switch todo.op {
+	service, page := next.service, next.page
+	switch next.op {
 	case opOrphan:
 		c.book.orphan(key, page)
 		c.state.dropEntry(key)
