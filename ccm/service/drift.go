@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/record"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 )
@@ -26,6 +27,8 @@ const (
 	// maxNotFound is how often a load balancer that a check does not find is ensured for it, when that changes nothing. A
 	// provider may not implement GetLoadBalancer: it would be ensured 50 times a day.
 	maxNotFound = 2
+	// notFoundLooks is after how many more looks its Service has the event again: with the default period, twice a day.
+	notFoundLooks = 24
 	// grantFor is for how long a load balancer that was sent to be looked at is not sent again, while it waits for a
 	// worker.
 	grantFor = time.Minute
@@ -166,15 +169,8 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 		logger.V(1).Info("Looking at the load balancer failed", "err", err)
 	case !exists && page.notFound >= maxNotFound:
 		result = "not_found"
-		c.recorder.Eventf(
-			service,
-			corev1.EventTypeWarning,
-			reasonNotFound,
-			"The cloud provider does not find the load balancer. "+
-				"Ensuring it %d times has changed nothing. It is ensured again when the Service changes, or after --%s",
-			maxNotFound,
-			flagResyncPeriod,
-		)
+		recordNotFound(c.recorder, service, page.notFound)
+		page.notFound++
 	case !exists:
 		result, page.spec = "gone", ""
 		page.notFound++
@@ -195,6 +191,22 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 		return c.sync(ctx, key)
 	}
 	return nil
+}
+
+// recordNotFound makes an event now and then: a provider that finds no load balancer never finds any.
+func recordNotFound(recorder record.EventRecorder, service *corev1.Service, looks int) {
+	if (looks-maxNotFound)%notFoundLooks != 0 {
+		return
+	}
+	recorder.Eventf(
+		service,
+		corev1.EventTypeWarning,
+		reasonNotFound,
+		"The cloud provider does not find the load balancer. "+
+			"Ensuring it %d times has changed nothing. It is ensured again when the Service changes, or after --%s",
+		maxNotFound,
+		flagResyncPeriod,
+	)
 }
 
 // fingerprintVersion changes when what a fingerprint covers does. A leader does not believe those of another version.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics/testutil"
 )
 
 func TestALoadBalancerThatIsDeletedOutOfBandIsMadeAgain(t *testing.T) {
@@ -216,14 +217,28 @@ func TestALoadBalancerThatIsNeverFoundIsNotEnsuredForEver(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.options.ResyncPeriod = 0
 		w.cloud.set(func() { w.cloud.blind = true })
+		looks := func() float64 {
+			n, err := testutil.GetCounterMetricValue(driftChecks.WithLabelValues("not_found"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		before := looks()
 		w.add(node("n1"), service("web"))
 		w.start()
 		w.settle(24 * time.Hour)
 		if got := w.cloud.count("ensure"); got != 1+maxNotFound {
 			t.Errorf("it was ensured %d times in a day, want %d", got, 1+maxNotFound)
 		}
-		if !slices.Contains(w.took().Events, "Warning LoadBalancerNotFound web") {
-			t.Error("no event says that it is not found")
+		counted, told := looks()-before, 0
+		for _, event := range w.took().Events {
+			if event == "Warning LoadBalancerNotFound web" {
+				told++
+			}
+		}
+		if want := 1 + int(counted-1)/notFoundLooks; counted < 2*notFoundLooks*3/4-maxNotFound || told != want {
+			t.Errorf("%v looks in a day have not found it, and %d events say so, want %d", counted, told, want)
 		}
 		w.changeService("web", withPort(81))
 		w.settle(time.Minute)
