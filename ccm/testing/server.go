@@ -70,7 +70,7 @@ func StartTestServerWithOptions(
 	opts.Generic.LeaderElection.LeaderElect = false
 	opts.SecureServing.ServerCert.CertDirectory = result.TmpDir
 	result.Options = opts
-	arguments, err := serveOnFreePort(opts, customFlags)
+	arguments, err := serveOnFreePort(opts, result.TmpDir, customFlags)
 	if err != nil {
 		return TestServer{}, err
 	}
@@ -140,7 +140,9 @@ func StartTestServerOrDie(
 
 // serveOnFreePort returns the flags without those of ports and certificates, for which the test server has its own. A
 // port of 0 stays: nothing is served.
-func serveOnFreePort(opts *options.CloudControllerManagerOptions, flags []string) ([]string, error) {
+func serveOnFreePort(
+	opts *options.CloudControllerManagerOptions, certificates string, flags []string,
+) ([]string, error) {
 	var arguments []string
 	serve, webhooks := true, false
 	for _, flag := range flags {
@@ -168,10 +170,16 @@ func serveOnFreePort(opts *options.CloudControllerManagerOptions, flags []string
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listening for the webhooks of the test server: %w", err)
+		return nil, fmt.Errorf("looking for a port for the webhooks of the test server: %w", err)
 	}
-	opts.WebhookServing.Listener = listener
-	return arguments, nil
+	host, port, err := net.SplitHostPort(listener.Addr().String())
+	// The options take no listener for webhooks, so that another process can take the port in between.
+	if err := errors.Join(err, listener.Close()); err != nil {
+		return nil, fmt.Errorf("looking for a port for the webhooks of the test server: %w", err)
+	}
+	return append(
+		arguments, "--webhook-bind-address="+host, "--webhook-secure-port="+port, "--webhook-cert-dir="+certificates,
+	), nil
 }
 
 var errEnded = errors.New("the test server has ended before it was healthy")
