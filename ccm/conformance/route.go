@@ -21,6 +21,10 @@ func withCIDRs(cidrs ...string) func(*corev1.Node) {
 	}
 }
 
+func youngerBy(d time.Duration) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.CreationTimestamp.Time = n.CreationTimestamp.Add(d) }
+}
+
 func withNetwork(status corev1.ConditionStatus, reason string) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
@@ -229,6 +233,16 @@ func routeScenarios() []Scenario {
 		), Endless: true, Meant: NothingHoldsUpTheRest,
 			Where: []string{"calls that change the cloud", "objects", "series"}},
 		{Name: "the condition cannot be written once", Before: nodes(a), Fails: failAPIOnce("patch nodes", errCloud)},
+		{
+			Name: "a node has the range of an older one", Settings: narrow,
+			Before: nodes(a, NewMember("b", withCIDRs("10.120.0.0/25"), youngerBy(time.Hour))),
+			Meant:  ComparedWithWhatShouldBe, Where: []string{"calls that change", "objects", "series", "events"},
+		},
+		{
+			Name: "a node has a range beyond the cluster's", Settings: narrow,
+			Before: nodes(a, NewMember("b", withCIDRs("10.0.0.0/8"))),
+			Meant:  ComparedWithWhatShouldBe, Where: []string{"calls that change", "objects", "series", "events"},
+		},
 		{
 			Name: "the cloud has no routes", Before: nodes(a),
 			Cloud: func(c *Cloud) { c.Without = map[string]bool{"routes": true} },
