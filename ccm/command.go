@@ -51,6 +51,8 @@ type program struct {
 	webhookNames, disabledByName []string
 }
 
+const longDescription = "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes."
+
 // NewCloudControllerManagerCommand takes what upstream's function of this name takes, and returns a command with the
 // same flags and more. The process ends when stopCh is closed or the command's context ends: work ends, leases are
 // released, and the command returns nil. A program that can do neither has SIGTERM and SIGINT do it, and a second
@@ -64,7 +66,7 @@ func NewCloudControllerManagerCommand(
 	stopCh <-chan struct{},
 ) *cobra.Command {
 	return (&program{
-		use: component.CCM, long: "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes.",
+		use: component.CCM, long: longDescription,
 		options:      opts,
 		initCloud:    cloudInitializer,
 		constructors: controllerInitFuncConstructors,

@@ -340,6 +340,13 @@ func TestUpstreamsSampleIsAProgramOfThisLibrary(t *testing.T) {
 	b.RegisterWebhook("hook", WebhookConfig{Path: "/hook"})
 	b.SetCmdName("my-manager")
 	b.SetLongDesc("Runs.")
+	for _, unnamed := range []steps{app.NewBuilder(), NewBuilder()} {
+		unnamed.SetCmdName("")
+		unnamed.SetLongDesc("")
+		if built := unnamed.BuildCommand(); built.Name() != "cloud-controller-manager" || built.Long == "" {
+			t.Errorf("without a name, the builder made %q: %q", built.Name(), built.Long)
+		}
+	}
 	built := b.BuildCommand()
 	if built.Name() != "my-manager" || built.Long != "Runs." || !strings.Contains(built.Flags().Lookup("controllers").Usage, "mine, node-route-controller") ||
 		!strings.Contains(built.Flags().Lookup("webhooks").Usage, "hook") {

@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,8 +85,6 @@ type CommandBuilder struct {
 // NewBuilder returns a builder of a command without controllers.
 func NewBuilder() *CommandBuilder {
 	return &CommandBuilder{program: program{
-		use:          component.CCM,
-		long:         "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes.",
 		constructors: map[string]ControllerInitFuncConstructor{},
 		aliases:      map[string]string{},
 		webhooks:     map[string]WebhookConfig{},
@@ -135,7 +134,7 @@ func (b *CommandBuilder) SetCloudInitializer(cloudInitializer InitCloudFunc) {
 // wait.NeverStop.
 func (b *CommandBuilder) SetStopChannel(stopCh <-chan struct{}) { b.program.stop = stopCh }
 
-// SetCmdName sets the name of the command.
+// SetCmdName sets the name of the command; empty for cloud-controller-manager.
 func (b *CommandBuilder) SetCmdName(name string) { b.program.use = name }
 
 // SetLongDesc sets what --help begins with.
@@ -149,6 +148,7 @@ func (b *CommandBuilder) SetProviderDefaults(defaults options.ProviderDefaults) 
 // BuildCommand returns the command, or ends the process: its type is upstream's, and has no room for an error.
 func (b *CommandBuilder) BuildCommand() *cobra.Command {
 	p := b.program
+	p.use, p.long = cmp.Or(p.use, component.CCM), cmp.Or(p.long, longDescription)
 	p.webhookNames, p.disabledByName = WebhookNames(p.webhooks), WebhooksDisabledByDefault.List()
 	if p.options == nil {
 		made, err := options.NewCloudControllerManagerOptionsWithProviderDefaults(b.defaults)
