@@ -316,6 +316,14 @@ func TestAnEndWhileTheProviderIsInitialised(t *testing.T) {
 }
 
 func TestAControllerThatDeclinesToStartIsTold(t *testing.T) {
+	out := inProcess(t, declined)
+	if want := `The controller "mine" has not started though --controllers enables it, and nothing does its work`; !strings.Contains(out, want) {
+		t.Errorf("the log does not say %s:\n%s", want, out)
+	}
+}
+
+// declined runs a manager with a controller that does not start.
+func declined(t *testing.T) {
 	server := newAuthorsServer(t)
 	m := libraries[1].start(t, server, &authored{}, map[string]app.ControllerInitFuncConstructor{
 		"mine": authorsController(nil, func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {

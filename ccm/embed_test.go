@@ -7,14 +7,18 @@ import (
 	"go/parser"
 	"go/token"
 	"net/http"
+	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	"k8s.io/cloud-provider/app/config"
@@ -182,6 +186,100 @@ func TestRunReadsLeaderMigrationAsTheCommandDoes(t *testing.T) {
 	if got := receive(t, started); got != names.ServiceLBController {
 		t.Errorf("then %s starts", got)
 	}
+	close(stop)
+	if err := receive(t, ended); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunReturnsAnErrorWhenItsLeaseIsLost(t *testing.T) {
+	server := newAuthorsServer(t)
+	leads := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	c := newAuthorsConfig(t, server, func(*options.CloudControllerManagerOptions) {})
+	go func() { ended <- Run(c, &authored{}, told(c, leads), nil, nil) }()
+	receive(t, leads)
+	server.Put(t, held(mainLeaseName, "somebody else"))
+	if err := receive(t, ended); !errors.Is(err, election.ErrLost) {
+		t.Errorf("Run returns %v, want that leadership is lost", err)
+	}
+}
+
+// told are InitFuncs of a controller that tells when it is started.
+func told(c *config.CompletedConfig, started chan<- struct{}) map[string]app.InitFunc {
+	return map[string]app.InitFunc{"mine": authorsController(nil,
+		func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
+			started <- struct{}{}
+			return true
+		}).Constructor(ControllerInitContext{}, c, nil)}
+}
+
+func TestRunLeavesSignalsToItsProgram(t *testing.T) {
+	server := newAuthorsServer(t)
+	looks, healthy := make(chan struct{}, 1000), server.Intercept
+	server.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/leases/"+mainLeaseName) {
+			looks <- struct{}{}
+		}
+		return healthy(w, r)
+	}
+	theirs := make(chan os.Signal, 1)
+	signal.Notify(theirs, syscall.SIGTERM)
+	defer signal.Stop(theirs)
+	leads, stop, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
+	c := newAuthorsConfig(t, server, func(*options.CloudControllerManagerOptions) {})
+	go func() { ended <- Run(c, &authored{}, told(c, leads), nil, stop) }()
+	receive(t, leads)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, theirs)
+	for len(looks) > 0 {
+		<-looks
+	}
+	for range 3 { // it goes on renewing its lease
+		receive(t, looks)
+	}
+	close(stop)
+	if err := receive(t, ended); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunKeepsTheClientLimitsOfItsOptions(t *testing.T) {
+	server := newAuthorsServer(t)
+	c := newAuthorsConfig(t, server, func(o *options.CloudControllerManagerOptions) {
+		o.Generic.ClientConnection.QPS, o.Generic.ClientConnection.Burst = 20, 30
+	})
+	limits := make(chan *rest.Config, 1)
+	inits := map[string]app.InitFunc{"mine": authorsController(nil,
+		func(_ context.Context, c *config.CompletedConfig, _ cloudprovider.Interface, _ genericcontrollermanager.ControllerContext) bool {
+			limits <- c.ClientBuilder.ConfigOrDie("mine")
+			return true
+		}).Constructor(ControllerInitContext{}, c, nil)}
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- Run(c, &authored{}, inits, nil, stop) }()
+	if got := receive(t, limits); got.QPS != 20 || got.Burst != 30 {
+		t.Errorf("under Run a client may send %v requests a second, and %d at once", got.QPS, got.Burst)
+	}
+	close(stop)
+	if err := receive(t, ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// It is off by default in the command, which has --controllers to turn it on.
+func TestRunStartsOurNodeIPAMControllerIfItIsGiven(t *testing.T) {
+	server := newAuthorsServer(t)
+	server.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	c := newAuthorsConfig(t, server, func(o *options.CloudControllerManagerOptions) {
+		o.KubeCloudShared.AllocateNodeCIDRs, o.KubeCloudShared.ClusterCIDR = true, "10.120.0.0/16"
+	})
+	cloud := &authored{}
+	inits := app.ConstructControllerInitializers(map[string]app.ControllerInitFuncConstructor{NodeIPAMController: NodeIPAMConstructor()}, c, cloud)
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- Run(c, cloud, inits, nil, stop) }()
+	await(t, func() bool { return server.Field("/api/v1/nodes/a", "spec", "podCIDR") != "" }, func() string { return "the node gets no pod CIDR" })
 	close(stop)
 	if err := receive(t, ended); err != nil {
 		t.Error(err)

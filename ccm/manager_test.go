@@ -145,8 +145,15 @@ func servingOptions(t *testing.T) (*options.CloudControllerManagerOptions, strin
 	return opts, "https://" + listener.Addr().String()
 }
 
-// run starts a manager of workers, under the names of upstream's controllers or others, against an API server.
+// run starts a manager of workers, under the names of upstream's controllers or others, against an API server. Anybody may
+// ask for its health and its metrics.
 func run(t *testing.T, server *apitest.Server, cloud cloudprovider.Interface, workers map[string]*worker, args ...string) *manager {
+	t.Helper()
+	return runClosed(t, server, cloud, workers, append([]string{"--authorization-always-allow-paths=/healthz,/healthz/*,/livez,/readyz,/metrics"}, args...)...)
+}
+
+// runClosed is run with the paths open that are open by default.
+func runClosed(t *testing.T, server *apitest.Server, cloud cloudprovider.Interface, workers map[string]*worker, args ...string) *manager {
 	t.Helper()
 	opts, url := servingOptions(t)
 	constructors := map[string]ControllerInitFuncConstructor{}
@@ -161,7 +168,6 @@ func run(t *testing.T, server *apitest.Server, cloud cloudprovider.Interface, wo
 		"--cloud-provider=test",
 		"--kubeconfig=" + server.Kubeconfig(t),
 		"--webhook-secure-port=0",
-		"--authorization-always-allow-paths=/healthz,/healthz/*,/livez,/readyz,/metrics",
 		"--leader-elect-lease-duration=3s",
 		"--leader-elect-renew-deadline=2s",
 		"--leader-elect-retry-period=200ms",

@@ -334,6 +334,25 @@ func TestTheReasonOfAnAuthorsCheckIsForThoseWhoMayAskForTheCheck(t *testing.T) {
 	}
 }
 
+// What a check says may hold what an author's provider says.
+func TestOnlyTheThreeHealthPathsAreOpenByDefault(t *testing.T) {
+	server := apitest.New(t)
+	w := newWorker("work")
+	m := runClosed(t, server, &provider{}, map[string]*worker{"work": w})
+	w.leads(t)
+	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
+		m.until(path, http.StatusOK, "ok")
+	}
+	for _, path := range []string{"/healthz/work", "/healthz/lease-cloud-controller-manager", "/livez/work", "/readyz/cloud", "/configz", "/metrics"} {
+		if status, body := m.get(path); status != http.StatusForbidden {
+			t.Errorf("%s answers %d %s to anybody", path, status, body)
+		}
+	}
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAStuckControllerOfOursIsNamed(t *testing.T) {
 	server := apitest.New(t)
 	w := newWorker("work")
