@@ -6,7 +6,7 @@
 //	file  --+--> groups: controllers by lease --> elector --won--> InitFuncs, with a context that carries the fence of the lease
 //	                |                               |
 //	                +--> fenced clients and cloud   +--lost--> exit 1
-//	SIGTERM, SIGINT, stop channel --> drain --> release --> exit 0
+//	stop channel or context that ends, else SIGTERM, SIGINT --> drain --> release --> exit 0
 //
 // What differs from upstream is in docs/explanation/cloud-controller-manager.md.
 package ccm

@@ -1,11 +1,18 @@
 package ccm
 
 import (
+	"context"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	"k8s.io/cloud-provider/app/config"
+	genericcontrollermanager "k8s.io/controller-manager/app"
 )
 
 // shown are the differences of the command and of Run, each with the tests that show it. Those of the controllers are held by
@@ -62,4 +69,37 @@ func TestEveryDifferenceOfTheCommandIsDocumentedAndShown(t *testing.T) {
 			t.Errorf("the section %q documents\n%s\nand tests show\n%s", section, strings.Join(documented, "\n"), strings.Join(listed, "\n"))
 		}
 	}
+}
+
+// The paths of /livez and /readyz are ours alone. Once the library serves /statusz and /flagz, ours has to.
+func TestWhatUpstreamServesIsServed(t *testing.T) {
+	paths := []string{
+		"/healthz", "/configz", "/metrics", "/metrics/slis", "/debug/pprof/", "/debug/flags/v", "/statusz", "/flagz", "/version", "/openapi/v2", "/",
+	}
+	answers := map[string][]int{}
+	for _, l := range libraries {
+		server := newAuthorsServer(t)
+		started := make(chan struct{}, 1)
+		m := l.start(t, server, &authored{}, map[string]app.ControllerInitFuncConstructor{
+			"mine": authorsController(nil, func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
+				started <- struct{}{}
+				return true
+			}),
+		}, append(l.alone(), "--authorization-always-allow-paths=/*")...)
+		receive(t, started)
+		m.until("/healthz", http.StatusOK, "ok")
+		for _, path := range paths {
+			status, _ := m.get(path)
+			answers[path] = append(answers[path], status)
+		}
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, path := range paths {
+		if a := answers[path]; a[0] != a[1] {
+			t.Errorf("%s: upstream answers %d, ours %d", path, a[0], a[1])
+		}
+	}
+	t.Log(answers)
 }
