@@ -177,10 +177,13 @@ func clientImports(tree fs.FS) ([]string, error) {
 	return broken, err
 }
 
-// namedPackages reports packages of the product that ARCHITECTURE.md leaves out. One below another that it names is
-// described with that. A tree without the page is not asked.
+// packagesPage says what each package decides.
+const packagesPage = "docs/contributing/packages.md"
+
+// namedPackages reports packages of the product that the list of packages leaves out. One below another that it names
+// is described with that. A tree without the page is not asked.
 func namedPackages(tree fs.FS) ([]string, error) {
-	page, err := fs.ReadFile(tree, "ARCHITECTURE.md")
+	page, err := fs.ReadFile(tree, packagesPage)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
@@ -197,7 +200,7 @@ func namedPackages(tree fs.FS) ([]string, error) {
 			named = path.Dir(named)
 		}
 		if strings.Contains(dir, "/") && !strings.Contains(named, "/") {
-			broken = append(broken, dir+" is not named in ARCHITECTURE.md")
+			broken = append(broken, dir+" is not named in "+packagesPage)
 		}
 	}
 	slices.Sort(broken)

@@ -176,9 +176,9 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"out/scratch/main.go":    "package main\n",
 		}, []string{`cmd/bad: no comment that begins with "Command bad "`, `internal/bad: no comment that begins with "Package bad "`}},
 		{"the page of packages names each", map[string]string{
-			"ARCHITECTURE.md": "| `internal/a` |\n| `internal/b/c` |\n", "internal/a/a.go": "", "internal/a/below/a.go": "", "internal/b/c/c.go": "",
+			packagesPage: "| `internal/a` |\n| `internal/b/c` |\n", "internal/a/a.go": "", "internal/a/below/a.go": "", "internal/b/c/c.go": "",
 			"internal/b/d/d.go": "", "internal/e/e.go": "", "internal/e/f/f_test.go": "",
-		}, []string{"internal/b/d is not named in ARCHITECTURE.md", "internal/e is not named in ARCHITECTURE.md"}},
+		}, []string{"internal/b/d is not named in docs/contributing/packages.md", "internal/e is not named in docs/contributing/packages.md"}},
 		{"packages are named after what they hold", map[string]string{
 			"internal/util/a.go": "package util\n", "internal/lease/a.go": "package lease\n",
 		}, []string{"internal/util/a.go: package util says nothing about what it holds"}},
