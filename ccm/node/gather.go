@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
-	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 const (
@@ -183,7 +182,7 @@ func (c *Controller) finishJob(ctx, calls context.Context, j *job, err error) {
 	case err == nil:
 		c.queue.Forget(j.item)
 		c.teller.forget(j.node.Name)
-	case isFinal(calls, err) || ctx.Err() != nil:
+	case term.IsFinal(calls, err) || ctx.Err() != nil:
 	case isImplementedElsewhere(j.state.Err):
 		c.queue.Forget(j.item) // another controller handles it
 	default:
@@ -199,9 +198,4 @@ func (c *Controller) logFailure(ctx context.Context, j *job, err error) {
 	} else {
 		logger.V(2).Info("Syncing node failed again, will be retried", "err", err)
 	}
-}
-
-// isFinal reports whether an error says that this process may no longer act: the next leader will see to it.
-func isFinal(calls context.Context, err error) bool {
-	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
 }

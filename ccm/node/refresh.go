@@ -14,6 +14,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // jitter is by how much a period may be longer than asked for. So the managers of many clusters do not ask at the same
@@ -104,7 +105,7 @@ func (c *Controller) judgeRefresh(ctx, calls context.Context, j *job, err error)
 	switch {
 	case err == nil:
 		c.teller.forget(j.node.Name)
-	case isFinal(calls, err), isImplementedElsewhere(j.state.Err), ctx.Err() != nil:
+	case term.IsFinal(calls, err), isImplementedElsewhere(j.state.Err), ctx.Err() != nil:
 	case errors.As(err, &f) && f.lasting:
 		c.logFailure(ctx, j, err) // the next period is soon enough
 	case errors.As(err, &f) && f.reason == InstanceMissing:

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // markAnnotation is what a new leader changes on the nodes that have no podCIDR. It goes away with the PATCH that sets
@@ -46,7 +48,7 @@ func (c *Controller) sync(calls context.Context, name string) error {
 		return err
 	}
 	if err := c.assign(calls, node, cidrs); err != nil {
-		if !isFinal(calls, err) {
+		if !term.IsFinal(calls, err) {
 			c.status(node, "CIDRAssignmentFailed")
 		}
 		return err
@@ -76,7 +78,7 @@ func (c *Controller) assign(calls context.Context, node *corev1.Node, cidrs []st
 			return nil
 		}
 		failure := fmt.Errorf("patching podCIDRs %v of node %q: %w", cidrs, node.Name, err)
-		if isFinal(calls, err) {
+		if term.IsFinal(calls, err) {
 			return failure
 		}
 		// Perhaps it was carried out. What was chosen stays the node's in any case.

@@ -20,7 +20,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
 	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
@@ -218,18 +217,13 @@ func (c *Controller) processNext(ctx, calls context.Context) bool {
 	switch err := c.sync(calls, name); {
 	case err == nil:
 		c.queue.Forget(name)
-	case isFinal(calls, err):
+	case term.IsFinal(calls, err):
 		return false
 	default:
 		klog.FromContext(ctx).Error(err, "Giving podCIDRs to a node, will be retried", "node", name)
 		c.queue.AddRateLimited(name)
 	}
 	return true
-}
-
-// isFinal reports whether an error says that this process may no longer act.
-func isFinal(calls context.Context, err error) bool {
-	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
 }
 
 func reference(node *corev1.Node) *corev1.ObjectReference {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // takeOver makes this process the one that gives out podCIDRs: see the package's guarantee. It is false if that has not
@@ -115,7 +117,7 @@ func (c *Controller) retryUntilSuccess(ctx, calls context.Context, what string, 
 		if err == nil {
 			return true
 		}
-		if isFinal(calls, err) {
+		if term.IsFinal(calls, err) {
 			return false
 		}
 		klog.FromContext(ctx).Error(err, what+", will be retried")

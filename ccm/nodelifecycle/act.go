@@ -3,7 +3,6 @@ package nodelifecycle
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
-	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // The reasons of events on nodes.
@@ -52,7 +51,7 @@ func (c *Controller) applyAnswer(calls context.Context, node *corev1.Node, state
 	case shutdown:
 		return c.setTaint(calls, node, true)
 	case unknown:
-		if isFinal(calls, state.Err) {
+		if term.IsFinal(calls, state.Err) {
 			return nil
 		}
 		c.warn(node, w, state.Err)
@@ -150,7 +149,7 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 		klog.FromContext(calls).
 			Info("Deleted node whose instance is gone", "node", node.Name, "providerID", node.Spec.ProviderID)
 		return nil
-	case isFinal(calls, err):
+	case term.IsFinal(calls, err):
 		return err
 	}
 	deletions.WithLabelValues("error").Inc()
@@ -241,9 +240,4 @@ func (c *Controller) patchTaints(calls context.Context, node *corev1.Node, taint
 // reference names a node in an event; it may be gone when the event is written.
 func reference(node *corev1.Node) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
-}
-
-// isFinal reports whether an error says that this process may no longer act: the next leader will see to it.
-func isFinal(calls context.Context, err error) bool {
-	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
 }

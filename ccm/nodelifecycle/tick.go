@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 const (
@@ -280,7 +281,7 @@ func (c *Controller) writing(
 			klog.FromContext(calls).Error(fmt.Errorf("panic: %v", p), "Looking after node, will be retried", "node", node.Name)
 		}
 	}()
-	if err := do(calls, node); err != nil && !isFinal(calls, err) {
+	if err := do(calls, node); err != nil && !term.IsFinal(calls, err) {
 		klog.FromContext(calls).Error(err, "Looking after node, will be retried", "node", node.Name)
 	}
 }

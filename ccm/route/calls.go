@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
-	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 func (c change) calls() []call {
@@ -68,7 +67,7 @@ func (c *Controller) makeChange(ctx, calls context.Context, change change) (chan
 		err := c.tracked(calls, what, func(ctx context.Context) error {
 			return c.routes.DeleteRoute(ctx, c.clusterName, route)
 		})
-		if isFinal(calls, err) {
+		if err != nil && term.IsFinal(calls, err) {
 			return changed, false
 		}
 		c.deleted(change.destination, route, begun, err)
@@ -93,7 +92,7 @@ func (c *Controller) makeChange(ctx, calls context.Context, change change) (chan
 		err := c.tracked(calls, what, func(ctx context.Context) error {
 			return c.routes.CreateRoute(cloud.WithInputs(ctx, creation.node), c.clusterName, hint, route)
 		})
-		if isFinal(calls, err) {
+		if err != nil && term.IsFinal(calls, err) {
 			return changed, false
 		}
 		c.created(change.destination, creation, route, begun, err)
@@ -192,9 +191,4 @@ func guard(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-// isFinal reports whether an error, if it is one, says that this process may no longer act.
-func isFinal(calls context.Context, err error) bool {
-	return err != nil && (errors.Is(err, election.ErrFenced) || calls.Err() != nil)
 }

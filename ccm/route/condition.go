@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // Reasons and messages of the condition, as upstream's: other components and users' alerts look at them.
@@ -155,7 +157,7 @@ func (c *Controller) patch(ctx, calls context.Context, node *corev1.Node, patch 
 	case err == nil:
 		patch.at, patch.failures, patch.next = c.clock.Now(), 0, time.Time{}
 		c.queue.AddAfter(retry, conditionHolds) // by then the cache shows it, or another client has written since
-	case ctx.Err() != nil, isFinal(calls, err):
+	case ctx.Err() != nil, term.IsFinal(calls, err):
 	default:
 		patch.failures++
 		patch.next = c.clock.Now().Add(backoff(patch.failures))

@@ -5,6 +5,7 @@ package term
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -64,3 +65,9 @@ func Begin(ctx context.Context, config Config) (context.Context, Term) {
 
 // End ends the term.
 func (t Term) End() { t.end() }
+
+// IsFinal reports whether what has come of a call, or of a wait for it, says that this process may no longer act. The
+// next leader will see to it. Calls is the context of Begin.
+func IsFinal(calls context.Context, err error) bool {
+	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
+}
