@@ -174,6 +174,13 @@ bench: ## Measure our manager next to upstream's and write out/bench/ (SCENARIO=
 	cd lab && $(GO) build -o ../bin/ ./cmd/bench ./cmd/sim-cloud-controller-manager
 	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench $(bench_flags)
 
+.PHONY: bench-short
+bench-short: ## Measure the short form of the bench in ten minutes, and write its ratios into docs/reference/bench.md
+	cd lab && $(GO) build -o ../bin/ ./cmd/bench ./cmd/sim-cloud-controller-manager
+	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-short --throttle off --nodes 300 --rounds 2 --window 30s \
+		--scenario join,services,vanished,steady,handover-planned,handover-crash \
+		--page $(CURDIR)/docs/reference/bench.md --commit $$(git describe --always --dirty --exclude '*')
+
 # STRATEGIES and CAMPAIGNS choose parts of the matrix; see docs/reference/faults.md.
 faults_flags = $(if $(STRATEGIES),-faults.strategies=$(STRATEGIES)) $(if $(CAMPAIGNS),-faults.campaigns=$(CAMPAIGNS))
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,8 @@ type settings struct {
 	bench.Options
 	out  string
 	keep bool
+	// page is a page of the documentation that gets the results, and commit what was measured.
+	page, commit string
 }
 
 func newCommand() *cobra.Command {
@@ -73,6 +76,8 @@ func newCommand() *cobra.Command {
 		"the program sim-cloud-controller-manager (default: the one next to this program)",
 	)
 	f.StringVar(&s.out, "out", filepath.Join("out", "bench"), "directory of results.json and bench.svg")
+	f.StringVar(&s.page, "page", "", "page of the documentation to write the ratios into")
+	f.StringVar(&s.commit, "commit", "", "the commit that is measured, for --page")
 	f.BoolVar(&s.keep, "keep", false, "keep the results in results.json that this run does not repeat")
 	return cmd
 }
@@ -92,7 +97,14 @@ func (s settings) run(cmd *cobra.Command) error {
 	if s.Manager = manager; !executable(manager) {
 		return fmt.Errorf("--manager %q is not a program; `make bench` builds it", manager)
 	}
+	if (s.page == "") != (s.commit == "") {
+		return errors.New("--page and --commit belong together: results without their commit say nothing")
+	}
 	results, err := s.measure(cmd)
+	if err == nil && s.page != "" {
+		taken := fmt.Sprintf("Measured on %s at commit %s.", time.Now().UTC().Format(time.DateOnly), s.commit)
+		err = bench.WritePage(s.page, taken, results)
+	}
 	return errors.Join(err, s.show(cmd.OutOrStdout(), results))
 }
 

@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/transplant-dev/transplant/internal/wholefile"
+)
+
+// The marks of the part of a page that WritePage replaces.
+const (
+	pageBegin = "<!-- written by make bench-short -->\n"
+	pageEnd   = "<!-- end of what make bench-short writes -->\n"
+)
+
+// WritePage puts results into a page of the documentation, between its two marks. Taken says of which commit they are,
+// and when they were measured. A page without the marks is left as it is.
+func WritePage(path, taken string, results []Result) error {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the page of results: %w", err)
+	}
+	before, rest, begins := bytes.Cut(page, []byte(pageBegin))
+	_, after, ends := bytes.Cut(rest, []byte(pageEnd))
+	if !begins || !ends {
+		return fmt.Errorf("%s has no lines %q and %q to write results between", path, pageBegin, pageEnd)
+	}
+	written := string(before) + pageBegin + "\n" + taken + "\n\n" + markdown(results) + "\n" + pageEnd + string(after)
+	if err := wholefile.Write(path, []byte(written), 0o644); err != nil {
+		return fmt.Errorf("writing the page of results: %w", err)
+	}
+	return nil
+}
+
+// markdown writes results as a table, with the ratio to upstream behind each figure.
+func markdown(results []Result) string {
+	var b strings.Builder
+	header := []string{"work", "manager"}
+	for _, f := range figures {
+		header = append(header, f.title)
+	}
+	writeRow(&b, header)
+	writeRow(&b, strings.Split(strings.Repeat("---,", len(header)-1)+"---", ","))
+	order, members := groups(results)
+	for _, g := range order {
+		base := baseline(members[g])
+		for _, r := range members[g] {
+			cells := []string{g.String(), r.Implementation}
+			for _, f := range figures {
+				cell := f.text(r)
+				if times := ratio(f, r, base); times != "" {
+					cell += " (" + times + ")"
+				}
+				cells = append(cells, cell)
+			}
+			writeRow(&b, cells)
+		}
+	}
+	return b.String()
+}
+
+func writeRow(b *strings.Builder, cells []string) {
+	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+}
