@@ -182,19 +182,20 @@ func interrupted(t *testing.T, lab *Trial, title string) {
 	t.Helper()
 	ctx, press := context.WithCancel(t.Context())
 	defer press()
-	r, err := lab.CLI(ctx, &whenSaid{text: title + "\n", do: press}, nil, apply()...)
+	begun := "] " + title + "\n" // with its number before it; the plan, which is printed first, has the title alone
+	r, err := lab.CLI(ctx, &whenSaid{text: begun, do: press}, nil, apply()...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Code != 130 || !strings.Contains(r.Stderr, "transplant apply") || !strings.Contains(r.Stderr, "transplant rollback") {
 		t.Fatalf("after Ctrl-C: exit code %d\n%s", r.Code, tail(r.Stderr, 10))
 	}
-	if n := strings.Count(r.Stderr, title+"\n"); n != 1 {
+	if n := strings.Count(r.Stderr, begun); n != 1 {
 		t.Errorf("the step was begun %d times", n)
 	}
 }
 
-// whenSaid does something once a text has been written; the plan, which is printed first, has it too, without its time.
+// whenSaid does something once a text has been written.
 type whenSaid struct {
 	text string
 	do   func()
