@@ -74,7 +74,11 @@ func TestAClusterWithoutACloudConfigIsMigratedAndNodeIPAMWithIt(t *testing.T) {
 func getsPodCIDR(t *testing.T, lab *Trial, name string) {
 	t.Helper()
 	nodes := lab.Client().CoreV1().Nodes()
-	if _, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	// It is Ready: the in-tree manager deletes another one at its first look, since there is no instance, and may do so before it has a pod CIDR.
+	joining := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()},
+	}}}
+	if _, err := nodes.Create(t.Context(), joining, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
