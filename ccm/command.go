@@ -49,6 +49,8 @@ type program struct {
 	// webhooks are those of a CommandBuilder; the names may be known without them.
 	webhooks                     map[string]WebhookConfig
 	webhookNames, disabledByName []string
+	// ownLogging is that the author may have set up the logging of the process, as upstream's builder lets them.
+	ownLogging bool
 }
 
 const longDescription = "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes."
@@ -83,18 +85,21 @@ func (p *program) command() *cobra.Command {
 	logOptions, settings := logs.NewOptions(), NewSettings()
 	defaults := setDefaults(p.options)
 	p.addFlags(cmd, logOptions, &settings)
+	flags := cmd.Flags() // and not those of the command that RunE gets: an author may call it with another one
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if done, err := reportVersion(cmd, cmd.OutOrStdout()); done || err != nil {
+		if done, err := reportVersion(cmd, flags, cmd.OutOrStdout()); done || err != nil {
 			return err
 		}
 		if defaults != nil {
 			return defaults
 		}
-		if err := logging.Apply(logOptions, utilfeature.DefaultFeatureGate); err != nil {
+		if p.ownLogging && logging.IsSet() {
+			logging.Mask()
+		} else if err := logging.Apply(logOptions, utilfeature.DefaultFeatureGate); err != nil {
 			return err
 		}
-		cliflag.PrintFlags(cmd.Flags())
-		run, err := p.prepare(cmd.Flags(), settings)
+		cliflag.PrintFlags(flags)
+		run, err := p.prepare(flags, settings)
 		if err != nil {
 			return err
 		}
@@ -140,7 +145,9 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 	)
 	global := sets.FlagSet("global")
 	addVersionFlag(global)
-	logsapi.AddFlags(logOptions, global)
+	if !p.ownLogging || !hasFlag(p.flags, "logging-format") {
+		logsapi.AddFlags(logOptions, global)
+	}
 	globalflag.AddGlobalFlags(global, cmd.Name(), logs.SkipLoggingConfigurationFlags())
 	fs := cmd.Flags()
 	for _, name := range sets.Order {
@@ -170,6 +177,15 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 		cliflag.PrintSections(cmd.OutOrStdout(), sets, columns)
 		cliflag.PrintSections(cmd.OutOrStdout(), p.flags, columns)
 	})
+}
+
+func hasFlag(sets cliflag.NamedFlagSets, name string) bool {
+	for _, set := range sets.FlagSets {
+		if set.Lookup(name) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // prepare judges the flags and the files that they name. Nothing has been started when it returns an error.

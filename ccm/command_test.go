@@ -91,6 +91,36 @@ func TestOurDefaultsTakeThePlaceOfUpstreamsOnly(t *testing.T) {
 	}
 }
 
+// What an author sets on the options cannot be told from upstream's default if it is the same.
+func TestWorkersOfUpstreamsNumberAreSetOnTheFlags(t *testing.T) {
+	command := newTestCommand(t, func(o *options.CloudControllerManagerOptions) { o.ServiceController.ConcurrentServiceSyncs = 1 })
+	if got := command.Flags().Lookup("concurrent-service-syncs").Value.String(); got != "40" {
+		t.Errorf("--concurrent-service-syncs is %s, and the page says that it is ours", got)
+	}
+	if err := command.Flags().Set("concurrent-service-syncs", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := command.Flags().Lookup("concurrent-service-syncs").Value.String(); got != "1" {
+		t.Errorf("set on the flags, --concurrent-service-syncs is %s", got)
+	}
+	command = newTestCommand(t, func(o *options.CloudControllerManagerOptions) { o.ServiceController.ConcurrentServiceSyncs = 3 })
+	if got := command.Flags().Lookup("concurrent-service-syncs").Value.String(); got != "3" {
+		t.Errorf("an author's --concurrent-service-syncs=3 is %s", got)
+	}
+}
+
+// cobra or the author prints it; upstream's prints it too, so that it is there twice.
+func TestAnErrorIsReturnedAndNotPrintedToo(t *testing.T) {
+	command := newTestCommand(t, func(*options.CloudControllerManagerOptions) {})
+	var printed strings.Builder
+	command.SetOut(&printed)
+	command.SetErr(&printed)
+	command.SetArgs([]string{"--cloud-provider=test", "--controllers=nonsense", "--version=false"})
+	if err := command.Execute(); err == nil || printed.String() != "" {
+		t.Errorf("the error is %v, and %q is printed", err, printed.String())
+	}
+}
+
 func TestAnAuthorsFlagGoesBeforeOursOfTheSameName(t *testing.T) {
 	var mine string
 	var sets cliflag.NamedFlagSets
@@ -217,8 +247,10 @@ func TestTheCommandRunsWithoutExecute(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := command.RunE(command, nil); err != nil && !strings.Contains(err.Error(), "no cloud provider") {
-		t.Errorf("RunE returns %v", err)
+	for _, given := range []*cobra.Command{command, {Use: "mine"}} { // the author's own command calls it
+		if err := command.RunE(given, nil); err != nil && !strings.Contains(err.Error(), "no cloud provider") {
+			t.Errorf("RunE returns %v", err)
+		}
 	}
 }
 

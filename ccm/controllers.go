@@ -89,6 +89,7 @@ func NewBuilder() *CommandBuilder {
 		aliases:      map[string]string{},
 		webhooks:     map[string]WebhookConfig{},
 		stop:         wait.NeverStop,
+		ownLogging:   true,
 	}}
 }
 

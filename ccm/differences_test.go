@@ -28,12 +28,15 @@ var shown = map[string]map[string][]func(*testing.T){
 		"SIGTERM and SIGINT end the work, and a second one the process, if nothing else can": {
 			TestSignalsAreHandledOnlyForAProgramThatCannotEndTheCommand, TestTheFirstSignalEndsTheWorkAndTheSecondTheProcess, TestAPlannedHandover,
 		},
-		"more workers and requests by default":                              {TestOurDefaultsTakeThePlaceOfUpstreamsOnly, TestAnAuthorsClientLimitsStay},
+		"more workers and requests by default": {
+			TestOurDefaultsTakeThePlaceOfUpstreamsOnly, TestAnAuthorsClientLimitsStay, TestWorkersOfUpstreamsNumberAreSetOnTheFlags,
+		},
+		"an error is returned, and not printed as well":                     {TestAnErrorIsReturnedAndNotPrintedToo},
 		"numbers of workers and periods that have nothing done are refused": {TestBadFlagsAreRefusedByName},
 		"with leader migration, all loops that move are under the migration lease, also without a file": {
 			TestTheLoopsRunUnderTheMigrationLease, TestLeaderMigrationDividesTheLoopsBetweenTwoLeases,
 		},
-		"secrets are masked in the logs":                          {TestWhatAProviderLogsShowsNoSecret},
+		"secrets are masked in the logs":                          {TestWhatAProviderLogsShowsNoSecret, TestABuildersAuthorSetsUpLogging},
 		"there are `/livez`, `/readyz` and a path for each check": {TestReadyOnlyOnceTheCloudAnswers, TestOnlyTheThreeHealthPathsAreOpenByDefault},
 	},
 	"Run": {

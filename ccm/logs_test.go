@@ -7,7 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	"k8s.io/cloud-provider/app/config"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // the format json
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
@@ -81,4 +88,62 @@ func speak(t *testing.T, err error) {
 	if err := m.end(); err != nil {
 		t.Error(errors.New(mask.Error(err)))
 	}
+}
+
+// Upstream's builder sets up no logging and adds no flags for it, so that an author may.
+func TestABuildersAuthorSetsUpLogging(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		builder func() commandBuilder
+		flags   bool // are the author's
+	}{
+		{"upstream", func() commandBuilder { return app.NewBuilder() }, true},
+		{"upstream, without flags", func() commandBuilder { return app.NewBuilder() }, false},
+		{"ours", func() commandBuilder { return NewBuilder() }, true},
+		{"ours, without flags", func() commandBuilder { return NewBuilder() }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			secrets, planted := canary.PlantError()
+			out := inProcess(t, func(t *testing.T) { logged(t, c.builder(), c.flags, planted) })
+			if !strings.Contains(out, `"msg":"Asking the cloud"`) {
+				t.Errorf("the log is not in the author's format:\n%s", mask.Lines(out))
+			}
+			if found := secrets.In(out); len(found) > 0 && c.name[0] == 'o' {
+				t.Errorf("the secrets of %q are logged", found)
+			}
+		})
+	}
+}
+
+// logged runs a program whose author has set up logging as JSON.
+func logged(t *testing.T, b commandBuilder, flags bool, planted error) {
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingError
+	options := logs.NewOptions()
+	var sets cliflag.NamedFlagSets
+	args := []string{"--cloud-provider=test", "--kubeconfig=" + newAuthorsServer(t).Kubeconfig(t), "--secure-port=0", "--webhook-secure-port=0"}
+	if flags {
+		logsapi.AddFlags(options, sets.FlagSet("logging"))
+		args = append(args, "--logging-format=json")
+	} else {
+		options.Format = "json"
+	}
+	stop := make(chan struct{})
+	close(stop)
+	b.SetStopChannel(stop)
+	b.AddFlags(sets)
+	b.RegisterController("mine", idleController(), nil)
+	reached := make(chan struct{}, 1)
+	b.SetCloudInitializer(func(*config.CompletedConfig) cloudprovider.Interface {
+		klog.ErrorS(planted, "Asking the cloud")
+		reached <- struct{}{}
+		return &authored{}
+	})
+	command := b.BuildCommand()
+	command.PreRunE = func(*cobra.Command, []string) error { return logsapi.ValidateAndApply(options, nil) }
+	command.SetArgs(append(args, "--leader-elect=false"))
+	if err := command.Execute(); err != nil {
+		t.Error(err)
+	}
+	receive(t, reached)
+	klog.Flush()
 }

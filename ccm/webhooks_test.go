@@ -21,6 +21,7 @@ import (
 	"k8s.io/cloud-provider/app"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/options"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/configz"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	cmfeatures "k8s.io/controller-manager/pkg/features"
@@ -30,6 +31,7 @@ import (
 
 // commandBuilder is what authors of webhooks make a command with.
 type commandBuilder interface {
+	AddFlags(cliflag.NamedFlagSets)
 	SetOptions(*options.CloudControllerManagerOptions)
 	SetCloudInitializer(app.InitCloudFunc)
 	SetStopChannel(<-chan struct{})

@@ -15,13 +15,19 @@ import (
 // Logger masks all that is logged with a logger before it is formatted: messages, names, errors and values.
 func Logger(l logr.Logger) logr.Logger {
 	next := l.GetSink()
-	if _, masks := next.(sink); masks || next == nil { // without a sink it discards everything
+	if next == nil || IsMasked(l) { // without a sink it discards everything
 		return l
 	}
 	if deeper, ok := next.(logr.CallDepthLogSink); ok {
 		next = deeper.WithCallDepth(1) // this sink's own
 	}
 	return l.WithSink(sink{next})
+}
+
+// IsMasked reports whether a logger masks what it is given.
+func IsMasked(l logr.Logger) bool {
+	_, masks := l.GetSink().(sink)
+	return masks
 }
 
 // sink has another one log what it has masked.

@@ -29,10 +29,27 @@ func Apply(c *logsapi.LoggingConfiguration, gate featuregate.FeatureGate) error 
 	if err := applyUnmasked(c, gate); err != nil {
 		return err
 	}
-	logger := klog.Background()
-	if isSame(before, logger.GetSink()) { // the same configuration was applied before
+	if isSame(before, klog.Background().GetSink()) { // the same configuration was applied before
 		return nil
 	}
+	maskSet(contextual)
+	return nil
+}
+
+// IsSet reports whether the process has a logger of its own, and not klog's.
+func IsSet() bool {
+	return reflect.TypeOf(klog.Background().GetSink()) != reflect.TypeOf(klog.NewKlogr().GetSink())
+}
+
+// Mask does what Apply does, for a logger that is set already. Its configuration stays what it is.
+func Mask() {
+	if !mask.IsMasked(klog.Background()) {
+		maskSet(true)
+	}
+}
+
+func maskSet(contextual bool) {
+	logger := klog.Background()
 	options := []klog.LoggerOption{klog.ContextualLogger(contextual)}
 	if writer, ok := logger.GetSink().(textlogger.KlogBufferWriter); ok {
 		options = append(options, klog.WriteKlogBuffer(func(line []byte) { writer.WriteKlogBuffer(maskLine(line)) }))
@@ -40,7 +57,6 @@ func Apply(c *logsapi.LoggingConfiguration, gate featuregate.FeatureGate) error 
 	klog.SetLoggerWithOptions(mask.Logger(logger), options...)
 	klog.EnableContextualLogging(contextual)
 	slog.SetDefault(slog.New(logr.ToSlogHandler(klog.Background())))
-	return nil
 }
 
 // applyUnmasked applies a configuration so that klog.Background returns the logger itself: without contextual logging
