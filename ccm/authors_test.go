@@ -381,3 +381,46 @@ func receive[T any](t *testing.T, from <-chan T) T {
 		panic("not reached")
 	}
 }
+
+func TestClientsOfInitCloudAskTheFencesThatThereAreLater(t *testing.T) {
+	for _, standby := range []bool{true, false} {
+		server := newAuthorsServer(t)
+		if standby {
+			server.Put(t, held(mainLeaseName, "another"))
+		}
+		opts, url := servingOptions(t)
+		var made *config.CompletedConfig
+		write := func(name string) error {
+			_, err := made.ClientBuilder.ClientOrDie("mine").CoreV1().ConfigMaps("default").Create(
+				t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			return err
+		}
+		inside, stop := make(chan error, 1), make(chan struct{})
+		w := newWorker("work")
+		command := NewCloudControllerManagerCommand(opts, func(c *config.CompletedConfig) cloudprovider.Interface {
+			made = c
+			inside <- write("inside")
+			return &authored{}
+		}, map[string]app.ControllerInitFuncConstructor{"work": w.constructor()}, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stop)
+		command.SetArgs([]string{
+			"--cloud-provider=test", "--kubeconfig=" + server.Kubeconfig(t), "--webhook-secure-port=0",
+			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms",
+		})
+		command.SilenceUsage, command.SilenceErrors = true, true
+		m := &manager{t: t, url: url, stop: func() { close(stop) }, ended: make(chan error, 1)}
+		go func() { m.ended <- command.ExecuteContext(t.Context()) }()
+		if err := receive(t, inside); err != nil {
+			t.Errorf("InitCloudFunc cannot write: %v", err)
+		}
+		m.until("/readyz", http.StatusOK, "ok")
+		if !standby {
+			w.leads(t)
+		}
+		if err := write("later"); errors.Is(err, election.ErrFenced) != standby {
+			t.Errorf("on standby: %v; a later write returns %v", standby, err)
+		}
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,21 +116,20 @@ func leaseClient(base *rest.Config) (kubernetes.Interface, error) {
 	return made, nil
 }
 
-// fenced returns the configuration of the process as the controllers of a lease get it: every client in it asks the
-// fence. Caches are shared.
-func fenced(process *config.CompletedConfig, fence *election.Fence) (*config.CompletedConfig, error) {
+// fenced returns the configuration of the process with what asks before each write in every client. Caches are shared.
+func fenced(process *config.CompletedConfig, asks wrapper) (*config.CompletedConfig, error) {
 	c := *process.Config
 	c.Kubeconfig = rest.CopyConfig(process.Kubeconfig)
-	c.Kubeconfig.Wrap(fencedBy(fence))
+	c.Kubeconfig.Wrap(asks)
 	client, err := kubernetes.NewForConfig(
 		rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), options.CloudControllerManagerUserAgent),
 	)
 	versioned, err2 := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), "shared-informers"))
 	if err := errors.Join(err, err2); err != nil {
-		return nil, fmt.Errorf("making the clients of lease %q: %w", fence.Lease(), err)
+		return nil, fmt.Errorf("making the clients that ask a fence: %w", err)
 	}
 	c.Client, c.VersionedClient = client, versioned
-	c.ClientBuilder = builder{process.ClientBuilder, fencedBy(fence)}
+	c.ClientBuilder = builder{process.ClientBuilder, asks}
 	c.EventBroadcaster = record.NewBroadcaster()
 	c.EventBroadcaster.StartRecordingToSink(events.Sink(client.CoreV1()))
 	c.EventRecorder = c.EventBroadcaster.NewRecorder(
@@ -137,6 +137,30 @@ func fenced(process *config.CompletedConfig, fence *election.Fence) (*config.Com
 		corev1.EventSource{Component: options.CloudControllerManagerUserAgent},
 	)
 	return c.Complete(), nil
+}
+
+// laterFences are the fences of a process for clients that are made before there are leases, in InitCloudFunc. Until
+// then they write, as upstream's do.
+type laterFences struct {
+	fences atomic.Pointer[[]*election.Fence]
+}
+
+func (l *laterFences) set(fences []*election.Fence) { l.fences.Store(&fences) }
+
+// wrap refuses writes while there are fences and none of them is open.
+func (l *laterFences) wrap(next http.RoundTripper) http.RoundTripper { return laterTransport{l, next} }
+
+type laterTransport struct {
+	later *laterFences
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t laterTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if fences := t.later.fences.Load(); fences != nil {
+		return election.TransportOfAny(*fences, t.next).RoundTrip(request)
+	}
+	return t.next.RoundTrip(request)
 }
 
 // tokenCheckPeriod is how often the age of the token is looked at, and how long a renewal that failed is waited with.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/cloud-provider/names"
 	"k8s.io/cloud-provider/options"
 	"k8s.io/component-base/configz"
+	"k8s.io/component-base/metrics/testutil"
 	genericcontrollermanager "k8s.io/controller-manager/app"
 
 	"github.com/transplant-dev/transplant/ccm/election"
@@ -202,6 +203,27 @@ func TestRunReturnsAnErrorWhenItsLeaseIsLost(t *testing.T) {
 	server.Put(t, held(mainLeaseName, "somebody else"))
 	if err := receive(t, ended); !errors.Is(err, election.ErrLost) {
 		t.Errorf("Run returns %v, want that leadership is lost", err)
+	}
+}
+
+// An author may have added a controller to the shared map of defaults. It is the author's all the same.
+func TestRunTellsOfAnAuthorsControllerThatDeclines(t *testing.T) {
+	DefaultInitFuncConstructors["mine"] = app.ControllerInitFuncConstructor{}
+	defer delete(DefaultInitFuncConstructors, "mine")
+	c := newAuthorsConfig(t, newAuthorsServer(t), func(*options.CloudControllerManagerOptions) {})
+	declines := authorsController(nil, func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
+		return false
+	})
+	inits := map[string]app.InitFunc{"mine": declines.Constructor(ControllerInitContext{}, c, nil)}
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- Run(c, &authored{}, inits, nil, stop) }()
+	await(t, func() bool {
+		skipped, err := testutil.GetGaugeMetricValue(controllerSkipped.WithLabelValues("mine"))
+		return err == nil && skipped == 1
+	}, func() string { return "no metric says that the controller does not run" })
+	close(stop)
+	if err := receive(t, ended); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	genericcontrollermanager "k8s.io/controller-manager/app"
 	"k8s.io/controller-manager/controller"
@@ -98,8 +99,7 @@ func (p *process) startController(
 // routes. What an author's lacks is not known here, and to do without it is rarely meant.
 func (p *process) skip(name string) {
 	controllerLease.Delete(map[string]string{"controller": name, "lease": p.leaseOf(name)})
-	_, usual := DefaultInitFuncConstructors[name]
-	if isLibrarys(p.constructors[name].Constructor) || usual && p.embedding != nil {
+	if isLibrarys(p.constructors[name].Constructor) || p.embedding != nil && slices.Contains(usual, name) {
 		klog.InfoS("The controller has not started", "controller", name)
 		return
 	}
@@ -110,6 +110,12 @@ func (p *process) skip(name string) {
 		name,
 		name,
 	)
+}
+
+// usual are the controllers of the library. Under Run, nothing but its name says whose an InitFunc is.
+var usual = []string{
+	names.CloudNodeController, names.CloudNodeLifecycleController, names.ServiceLBController, names.NodeRouteController,
+	NodeIPAMController,
 }
 
 // leaseOf is the lease under which a controller runs.

@@ -41,6 +41,9 @@ type process struct {
 	// got: see Run.
 	handlers  map[string]WebhookHandler
 	embedding *config.Config
+	// initConfig is what initCloud gets, with the fences that there are once it has returned.
+	initConfig *config.CompletedConfig
+	initFences laterFences
 
 	health                   []*endpoint // /healthz and /livez
 	ready                    *endpoint
@@ -158,10 +161,14 @@ func (p *process) manage(ctx context.Context) error {
 // provider makes the provider. It is not waited for once ctx ends: a provider that hangs in its constructor must not
 // keep the process from ending.
 func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error) {
+	var err error
+	if p.initConfig, err = fenced(p.config, p.initFences.wrap); err != nil {
+		return nil, err
+	}
 	made := make(chan cloudprovider.Interface, 1)
 	go func() {
 		defer close(made)
-		made <- p.initCloud(p.config)
+		made <- p.initCloud(p.initConfig)
 	}()
 	select {
 	case <-ctx.Done():
@@ -244,12 +251,13 @@ func (p *process) equip(shell *cloud.Guard, provider cloudprovider.Interface) er
 	if fenced, ok := provider.(interface{ UseFences(...*election.Fence) }); ok { // it asks them before each request
 		fenced.UseFences(p.fences()...)
 	}
+	p.initFences.set(p.fences())
 	if err := p.fenceEmbedding(); err != nil {
 		return err
 	}
 	for _, g := range p.groups {
 		var err error
-		if g.config, err = fenced(p.config, g.fence); err != nil {
+		if g.config, err = fenced(p.config, fencedBy(g.fence)); err != nil {
 			return err
 		}
 		g.cloud, g.inits = shell.For(g.fence), map[string]InitFunc{}
@@ -346,6 +354,9 @@ func (p *process) recordEvents() (stop func()) {
 		p.config.EventBroadcaster.Shutdown()
 		if p.embedding != nil {
 			p.embedding.EventBroadcaster.Shutdown()
+		}
+		if p.initConfig != nil {
+			p.initConfig.EventBroadcaster.Shutdown()
 		}
 		for _, g := range p.groups {
 			if g.config != nil {
