@@ -259,16 +259,26 @@ func (p *process) page(ctx context.Context, l net.Listener, held certificates) (
 		},
 		Refusals: func(o view.Object) []string { return p.operator.Refusals(ctx, o.Cluster) },
 	})
-	var encryption *tls.Config
-	switch {
-	case p.webCertificate != "":
-		pair, err := tls.LoadX509KeyPair(p.webCertificate, p.webKey)
-		if err != nil {
-			return nil, fmt.Errorf("reading the page's certificate: %w", err)
-		}
-		encryption = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	case held != nil:
-		encryption = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: held.GetCertificate}
+	encryption, err := p.pageEncryption(ctx, held)
+	if err != nil {
+		return nil, err
 	}
 	return serving(l, newServer(handler, encryption)), nil
+}
+
+// pageEncryption has the page serve its own certificate, or that of the webhooks; nil where there is neither. Others
+// renew its own, so that the files are looked at until ctx ends.
+func (p *process) pageEncryption(ctx context.Context, held certificates) (*tls.Config, error) {
+	if p.webCertificate != "" {
+		own, err := certs.NewFiles("page", p.webCertificate, p.webKey, clock.RealClock{})
+		if err != nil {
+			return nil, err
+		}
+		go own.Run(ctx)
+		held = own
+	}
+	if held == nil {
+		return nil, nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: held.GetCertificate}, nil
 }

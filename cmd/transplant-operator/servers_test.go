@@ -1,21 +1,27 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/fleet/admission"
+	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
 // TestPlainPortsTakeLittle: any pod of the seed may open them, and the process has 512Mi for all clusters.
@@ -152,5 +158,45 @@ func TestReviewsDoNotSpendTheLooksOfTheOperator(t *testing.T) {
 	}
 	if got, err := p.rules().Datacenter(t.Context(), "d"); err != nil || got == nil {
 		t.Errorf("the operator's look: %+v, %v", got, err)
+	}
+}
+
+// TestThePagesCertificateIsServedOnceOthersHaveRenewedIt: it is valid for weeks, and the operator runs for months.
+func TestThePagesCertificateIsServedOnceOthersHaveRenewedIt(t *testing.T) {
+	dir := t.TempDir()
+	p := &process{flags: defaults()}
+	p.webCertificate, p.webKey = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	if _, err := p.pageEncryption(t.Context(), nil); err == nil || !strings.Contains(err.Error(), p.webCertificate) {
+		t.Errorf("a certificate that is not there: %v", err)
+	}
+	renew := func() []byte {
+		certificate, key, err := cert.GenerateSelfSignedCertKey("page", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, data := range map[string][]byte{p.webKey: key, p.webCertificate: certificate} {
+			if err := wholefile.Write(file, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		block, _ := pem.Decode(certificate)
+		return block.Bytes
+	}
+	first := renew()
+	encryption, err := p.pageEncryption(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves := func(want []byte) bool {
+		got, err := encryption.GetCertificate(nil)
+		return err == nil && bytes.Equal(got.Certificate[0], want)
+	}
+	if !serves(first) {
+		t.Error("another certificate is served")
+	}
+	second := renew()
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) { return serves(second), nil })
+	if err != nil {
+		t.Errorf("the renewed certificate is not served: %v", err)
 	}
 }
