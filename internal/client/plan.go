@@ -334,6 +334,7 @@ var PlanOptionFlags = map[string]func(v1.Options) any{
 	"node-ipam":             func(o v1.Options) any { return o.NodeIPAM },
 	"volumes":               func(o v1.Options) any { return o.Volumes },
 	"credential-provider":   func(o v1.Options) any { return o.CredentialProvider },
+	"disable-in-tree":       func(o v1.Options) any { return o.DisableInTree },
 	"replace-hosts":         func(o v1.Options) any { return o.ReplaceHosts },
 	"target-version":        func(o v1.Options) any { return o.TargetVersion },
 	"ccm-env":               func(o v1.Options) any { return o.Env },

@@ -169,6 +169,8 @@ func TestAListIsComparedRightBeforeItIsWritten(t *testing.T) {
 	p, _ := base(t, "lab")
 	up := *p
 	up.Options.TargetVersion = "v1.27.4"
+	disable := *p
+	disable.Options.DisableInTree = true
 	for _, c := range []struct {
 		name, component, flag, now, then string
 		plan                             *v1.Plan
@@ -186,6 +188,9 @@ func TestAListIsComparedRightBeforeItIsWritten(t *testing.T) {
 		{"another provider's CSI", component.KCM, flagvalue.FlagFeatureGates, "", "CSIMigrationGCE=true", p, false},
 		{"the in-tree providers end", component.KCM, flagvalue.FlagFeatureGates, "DisableCloudProviders=false", "", p, true},
 		{"the in-tree providers come back", component.KCM, flagvalue.FlagFeatureGates, "", "DisableCloudProviders=false", p, false},
+		{"the in-tree providers are switched off, and nobody asked for that", component.KCM, flagvalue.FlagFeatureGates, "", "DisableCloudProviders=true", p, false},
+		{"the in-tree providers are switched off", component.KCM, flagvalue.FlagFeatureGates, "A=true", "A=true,DisableCloudProviders=true", &disable, true},
+		{"they come back in spite of the option", component.KCM, flagvalue.FlagFeatureGates, "", "DisableCloudProviders=false", &disable, false},
 		{"another gate changes", component.KCM, flagvalue.FlagFeatureGates, "A=true,B=false", "A=true,B=true", p, false},
 		{"another gate goes", component.KCM, flagvalue.FlagFeatureGates, "A=true", "", p, false},
 		{"a gate goes that the new version does not know", component.KCM, flagvalue.FlagFeatureGates, "EphemeralContainers=true,A=true", "A=true", &up, true},

@@ -18,6 +18,7 @@ var optionTrials = map[string]func(*v1.Options){
 	"node-ipam":             func(o *v1.Options) { o.NodeIPAM = v1.IPAMMove },
 	"volumes":               func(o *v1.Options) { o.Volumes = v1.VolumesCSI },
 	"credential-provider":   func(o *v1.Options) { o.CredentialProvider, o.CredentialProviderSHA256 = "/tmp/provider", sum("a") },
+	"disable-in-tree":       func(o *v1.Options) { o.DisableInTree = true },
 	"replace-hosts":         func(o *v1.Options) { o.ReplaceHosts, o.TargetVersion = true, "v1.27.4" },
 	"target-version":        func(o *v1.Options) { o.TargetVersion = "v1.27.4" },
 	"ccm-env":               func(o *v1.Options) { o.Env = append(slices.Clone(o.Env), "HTTP_PROXY=http://proxy.example.com") },

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/invariant"
 	"github.com/transplant-dev/transplant/internal/plan/kubelet"
@@ -94,5 +95,57 @@ func TestAMaskedTextIsNeverWrittenBack(t *testing.T) {
 	}
 	if effects := strings.Join(p.Effects, "\n"); !strings.Contains(effects, "to do by hand: ConfigMap/kube-system/kubelet-config") {
 		t.Errorf("effects:\n%s", effects)
+	}
+}
+
+// TestInTreeProvidersAreSwitchedOffWhereThatIsAskedFor: KEP-2395 has two gates for it, which are off by default up to 1.28.
+func TestInTreeProvidersAreSwitchedOffWhereThatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name        string
+		snap        *v1.Snapshot
+		opts        v1.Options
+		wantKubelet string
+	}{
+		{"kubelets keep the credentials for images that nothing takes the place of", aws26HA(), v1.Options{DisableInTree: true}, "DisableCloudProviders=true"},
+		{
+			"with a provider of credentials, those too", aws26HA(),
+			v1.Options{DisableInTree: true, CredentialProvider: "/tmp/provider", CredentialProviderSHA256: sum("a")},
+			"DisableCloudProviders=true,DisableKubeletCloudCredentialProviders=true",
+		},
+		{"in downtime", aws26HA(), v1.Options{DisableInTree: true, Strategy: planstep.Downtime}, "DisableCloudProviders=true"},
+		{"in units", units(aws26HA()), v1.Options{DisableInTree: true}, "DisableCloudProviders=true"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := mustMake(t, c.snap, c.opts)
+			if err := invariant.CheckAllowed(p, c.snap); err != nil {
+				t.Error(err)
+			}
+			got := map[string]int{}
+			for _, s := range p.Steps {
+				e, becomes := planstep.LastEdit(s, "cloud-provider")
+				if !becomes || e.Value != "external" || s.Host == "" { // not what kubeadm keeps in the cluster
+					continue
+				}
+				gates, _ := planstep.LastEdit(s, flagvalue.FlagFeatureGates)
+				want := "DisableCloudProviders=true"
+				if s.Component == component.Kubelet {
+					want = c.wantKubelet
+				}
+				got[s.Component]++
+				for gate := range strings.SplitSeq(want, ",") {
+					if !strings.Contains(gates.Value, gate) {
+						t.Errorf("%s: the gates become %q, want %s among them", s.ID, gates.Value, gate)
+					}
+				}
+				// An API server has no credentials for images, and both gates.
+				if s.Component != component.KAS && strings.Contains(gates.Value, "Credential") != strings.Contains(want, "Credential") {
+					t.Errorf("%s: the gates become %q", s.ID, gates.Value)
+				}
+			}
+			if got[component.KCM] != 3 || got[component.Kubelet] == 0 {
+				t.Errorf("so many become external: %v", got)
+			}
+		})
 	}
 }

@@ -49,6 +49,11 @@ func TestFeatureGatesAreMerged(t *testing.T) {
 		{"an API server has no such gate", "", component.KAS, 21, []flagvalue.GateChange{on(flagvalue.GateLeaderMigration)}, "same"},
 		{"the last gate goes with its flag", "DisableCloudProviders=false", component.KCM, 30, []flagvalue.GateChange{gone(flagvalue.GateDisableProviders)}, "unset"},
 		{"one of two goes", "DisableCloudProviders=false,A=true", component.KAS, 30, []flagvalue.GateChange{gone(flagvalue.GateDisableProviders)}, "A=true"},
+		{"the provider is disabled where it is not by default", "A=true", component.KCM, 26, flagvalue.DropInTreeGates("A=true", true, flagvalue.GateDisableProviders), "A=true,DisableCloudProviders=true"},
+		{"from 1.29 on it is", "A=true", component.KCM, 29, flagvalue.DropInTreeGates("A=true", true, flagvalue.GateDisableProviders), "same"},
+		{"there the owner's own word goes", "DisableCloudProviders=false,A=true", component.KCM, 29,
+			flagvalue.DropInTreeGates("DisableCloudProviders=false,A=true", true, flagvalue.GateDisableProviders), "A=true"},
+		{"1.21 has no such gate", "", component.KCM, 21, flagvalue.DropInTreeGates("", true, flagvalue.GateDisableProviders), "same"},
 		{"what is not there cannot go", "A=true", component.KAS, 30, []flagvalue.GateChange{gone(flagvalue.GateDisableProviders)}, "same"},
 	} {
 		edits := flagvalue.EditGates(c.current, c.comp, c.minor, c.changes)

@@ -136,6 +136,7 @@ func anyCluster(r *rand.Rand) (*v1.Snapshot, v1.Options) {
 		NodeIPAM:            pick("", "", v1.IPAMKeep, v1.IPAMMove),
 		Volumes:             pick("", "", "", v1.VolumesCSI, v1.VolumesInTree),
 		KeepLeaderMigration: r.Intn(4) == 0,
+		DisableInTree:       r.Intn(3) == 0,
 		Image: pick(
 			"",
 			"registry/transplant-dev/"+p.Name+"-cloud-controller-manager:v0.1.0",

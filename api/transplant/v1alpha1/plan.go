@@ -61,6 +61,9 @@ type Options struct {
 	// CredentialProviderSHA256 is of that file when the plan was made. For one of each architecture it is
 	// amd64:SUM,arm64:SUM.
 	CredentialProviderSHA256 string `json:"credentialProviderSHA256,omitempty"`
+	// DisableInTree switches the in-tree providers off in every component that becomes external, in versions where that
+	// is not the default (KEP-2395). None of them can then fall back to its in-tree provider.
+	DisableInTree bool `json:"disableInTree,omitempty"`
 	// ReplaceHosts plans for control-plane hosts that are replaced, not edited: new ones of version N+1 come, those of
 	// version N go.
 	ReplaceHosts bool `json:"replaceHosts,omitempty"`

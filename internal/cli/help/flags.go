@@ -32,7 +32,7 @@ var headings = []struct {
 	}},
 	{"Which clusters", []string{"except", "first", "provider", "release-holds", "restart-machines", "selector"}},
 	{"How the cluster is changed", []string{
-		"credential-provider", "keep-leader-migration", "replace-hosts", "strategy", "target-version", "volumes",
+		"credential-provider", "disable-in-tree", "keep-leader-migration", "replace-hosts", "strategy", "target-version", "volumes",
 	}},
 	{"Cloud-controller-manager", []string{
 		"ccm-env", "cluster-name", "image", "lease-name", "node-ipam", "renew-deadline", "retry-period", "shape",

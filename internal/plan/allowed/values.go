@@ -133,7 +133,7 @@ func mayChangeGate(j Judge, s v1.Step, name string, on, said, isNow bool) bool {
 	case !isNow:
 		return true
 	case name == flagvalue.GateDisableProviders, name == flagvalue.GateDisableCredentials:
-		return !said
+		return !said || on && j.Options.DisableInTree
 	case name == flagvalue.GateLeaderMigration:
 		return !said || on
 	}

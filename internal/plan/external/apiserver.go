@@ -69,6 +69,7 @@ func APIServerEdits(d *draft.Draft, api *v1.Component) []v1.Edit {
 			n,
 			flagvalue.DropInTreeGates(
 				api.Flags[flagvalue.FlagFeatureGates],
+				d.Options.DisableInTree && len(edits) > 0, // it is not restarted for that alone
 				flagvalue.GateDisableProviders,
 				flagvalue.GateDisableCredentials,
 			),

@@ -111,7 +111,9 @@ func managerGateChanges(d *draft.Draft, m, was *v1.Component) []flagvalue.GateCh
 		out = volume.CSIGates(d)
 	}
 	if !d.Volumes.KeepProvider() {
-		out = append(out, flagvalue.DropInTreeGates(m.Flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders)...)
+		out = append(out, flagvalue.DropInTreeGates(
+			m.Flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree, flagvalue.GateDisableProviders,
+		)...)
 	}
 	set, had := flagvalue.ParseGates(
 		m.Flags[flagvalue.FlagFeatureGates],

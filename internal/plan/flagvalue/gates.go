@@ -148,13 +148,17 @@ func IsGateOn(flag, comp, gate string, minor int) bool {
 }
 
 // DropInTreeGates are the gates that an owner has to set so that an in-tree provider runs in 1.29 and 1.30. They go
-// with the provider: from 1.31 on a component that is told so does not start.
-func DropInTreeGates(flag string, gates ...string) []GateChange {
+// with the provider: from 1.31 on a component that is told so does not start. If the provider is to be disabled, they
+// become true where that is not the default, which is 1.22 to 1.28.
+func DropInTreeGates(flag string, disable bool, gates ...string) []GateChange {
 	var out []GateChange
 	set := ParseGates(flag)
 	for _, g := range gates {
 		if on, said := set[g]; said && !on {
 			out = append(out, GateChange{Name: g, To: GateRemoved})
+		}
+		if disable {
+			out = append(out, GateChange{Name: g, To: GateOn})
 		}
 	}
 	return out

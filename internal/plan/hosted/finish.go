@@ -124,5 +124,7 @@ func unregisterGates(d *draft.Draft, m *v1.Component) []flagvalue.GateChange {
 			out = append(out, flagvalue.GateChange{Name: p.UnregisterGate, To: flagvalue.GateOn})
 		}
 	}
-	return append(out, flagvalue.DropInTreeGates(m.Flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders)...)
+	return append(out, flagvalue.DropInTreeGates(
+		m.Flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree, flagvalue.GateDisableProviders,
+	)...)
 }

@@ -89,16 +89,15 @@ func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 	}
 	gates, inConfig := configGates(d, h)
 	credentials := credentialFlags(d, h)
-	gates = append(gates, flagvalue.DropInTreeGates(flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders)...)
+	set, disable := flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree
+	gates = append(gates, flagvalue.DropInTreeGates(set, disable, flagvalue.GateDisableProviders)...)
 	if wantsCredentials(d, h) || d.Provider.Credentials == nil || hasCredentials(d, h) {
-		gates = append(
-			gates,
-			flagvalue.DropInTreeGates(flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableCredentials)...)
+		gates = append(gates, flagvalue.DropInTreeGates(set, disable, flagvalue.GateDisableCredentials)...)
 	}
 	if len(credentials) > 0 {
 		gates = append(gates, flagvalue.GateChange{Name: flagvalue.GateCredentialProviders, To: flagvalue.GateOn})
 	}
-	edits = append(edits, flagvalue.EditGates(flags[flagvalue.FlagFeatureGates], component.Kubelet, n, gates)...)
+	edits = append(edits, flagvalue.EditGates(set, component.Kubelet, n, gates)...)
 	return append(append(edits, credentials...), inConfig...)
 }
 

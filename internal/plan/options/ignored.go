@@ -1,9 +1,13 @@
 package options
 
 import (
+	"fmt"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -22,6 +26,14 @@ func FindIgnored(snap *v1.Snapshot, o v1.Options) []Ignored {
 			Flags: []string{"lease-name", "retry-period", "renew-deadline", "keep-leader-migration"},
 			Why:   "the strategy is downtime, which has no migration lease",
 		})
+	}
+	if minor, err := clusterview.ParseMinor("", snap.Cluster.Version); err == nil {
+		if g := catalogue.GateFor(component.KCM, flagvalue.GateDisableProviders, minor); !g.Known || g.Default {
+			out = append(out, Ignored{
+				Flags: []string{"disable-in-tree"},
+				Why:   fmt.Sprintf("Kubernetes 1.%d has no such gate, or has it on by default", minor),
+			})
+		}
 	}
 	switch {
 	case o.ReplaceHosts:

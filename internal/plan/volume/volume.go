@@ -279,7 +279,9 @@ func DropPlugins(d *draft.Draft) {
 				n,
 				append(
 					unregisterGates(d),
-					flagvalue.DropInTreeGates(m.Flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders)...),
+					flagvalue.DropInTreeGates(
+						m.Flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree, flagvalue.GateDisableProviders,
+					)...),
 			)...)
 		leases, successors := d.OtherManagers(component.KCM)
 		d.Add(d.EditComponent(h, m, v1.Step{
