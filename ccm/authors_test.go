@@ -20,6 +20,7 @@ import (
 	"k8s.io/cloud-provider/names"
 	"k8s.io/cloud-provider/options"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/configz"
 	genericcontrollermanager "k8s.io/controller-manager/app"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
@@ -422,5 +423,66 @@ func TestClientsOfInitCloudAskTheFencesThatThereAreLater(t *testing.T) {
 		if err := m.end(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// There is one configuration for all, and some providers take the name of the cluster from their own.
+func TestWhatInitCloudChangesOfItsConfigurationCounts(t *testing.T) {
+	for _, l := range libraries {
+		t.Run(l.name, func(t *testing.T) {
+			seen := make(chan string, 1)
+			opts, _ := servingOptions(t)
+			stop, ended := make(chan struct{}), make(chan error, 1)
+			command := l.command(opts, func(c *config.CompletedConfig) cloudprovider.Interface {
+				c.ComponentConfig.KubeCloudShared.ClusterName = "from-cloud-config"
+				c.ComponentConfig.Generic.Controllers = []string{"*", "-off"}
+				return &authored{}
+			}, map[string]app.ControllerInitFuncConstructor{
+				"mine": authorsController(func(c *config.CompletedConfig, _ cloudprovider.Interface) {
+					seen <- c.ComponentConfig.KubeCloudShared.ClusterName
+				},
+					func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
+						return true
+					}),
+				"off": authorsController(nil, func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
+					t.Error("a controller is started that InitCloudFunc has turned off")
+					return true
+				}),
+			}, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stop)
+			command.SetArgs([]string{
+				"--cloud-provider=test", "--kubeconfig=" + newAuthorsServer(t).Kubeconfig(t), "--webhook-secure-port=0", "--leader-elect=false",
+			})
+			command.SilenceUsage, command.SilenceErrors = true, true
+			go func() { ended <- command.ExecuteContext(context.Background()) }()
+			t.Cleanup(func() { configz.Delete(ConfigzName) }) // upstream leaves it
+			if got := receive(t, seen); got != "from-cloud-config" {
+				t.Errorf("a constructor sees the cluster %q", got)
+			}
+			close(stop)
+			if err := receive(t, ended); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestInformersThatAnAuthorStartsForGoodDoNotKeepTheProcess(t *testing.T) {
+	for _, l := range libraries {
+		t.Run(l.name, func(t *testing.T) {
+			never, started := make(chan struct{}), make(chan struct{}, 1)
+			defer close(never)
+			m := l.start(t, newAuthorsServer(t), &authored{}, map[string]app.ControllerInitFuncConstructor{
+				"mine": authorsController(nil, func(_ context.Context, _ *config.CompletedConfig, _ cloudprovider.Interface, c genericcontrollermanager.ControllerContext) bool {
+					c.InformerFactory.Core().V1().Nodes().Informer()
+					c.InformerFactory.Start(never)
+					started <- struct{}{}
+					return true
+				}),
+			}, l.alone()...)
+			receive(t, started)
+			if err := m.end(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

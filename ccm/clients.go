@@ -131,6 +131,7 @@ func fenced(process *config.CompletedConfig, asks wrapper) (*config.CompletedCon
 	c.Client, c.VersionedClient = client, versioned
 	c.ClientBuilder = builder{process.ClientBuilder, asks}
 	c.EventBroadcaster = record.NewBroadcaster()
+	c.EventBroadcaster.StartStructuredLogging(0)
 	c.EventBroadcaster.StartRecordingToSink(events.Sink(client.CoreV1()))
 	c.EventRecorder = c.EventBroadcaster.NewRecorder(
 		scheme.Scheme,

@@ -85,17 +85,15 @@ func (p *program) command() *cobra.Command {
 	logOptions, settings := logs.NewOptions(), NewSettings()
 	defaults := setDefaults(p.options)
 	p.addFlags(cmd, logOptions, &settings)
-	flags := cmd.Flags() // and not those of the command that RunE gets: an author may call it with another one
+	built, flags := cmd, cmd.Flags() // and not those of the command that RunE gets: an author may call it with another one
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if done, err := reportVersion(cmd, flags, cmd.OutOrStdout()); done || err != nil {
+		if done, err := reportVersion(built, cmd.OutOrStdout()); done || err != nil {
 			return err
 		}
 		if defaults != nil {
 			return defaults
 		}
-		if p.ownLogging && logging.IsSet() {
-			logging.Mask()
-		} else if err := logging.Apply(logOptions, utilfeature.DefaultFeatureGate); err != nil {
+		if err := p.setUpLogging(flags, logOptions); err != nil {
 			return err
 		}
 		cliflag.PrintFlags(flags)
@@ -177,6 +175,21 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 		cliflag.PrintSections(cmd.OutOrStdout(), sets, columns)
 		cliflag.PrintSections(cmd.OutOrStdout(), p.flags, columns)
 	})
+}
+
+// setUpLogging sets up a logger that masks. One that the author of a builder's program has set up before is masked.
+func (p *program) setUpLogging(flags *pflag.FlagSet, logOptions *logsapi.LoggingConfiguration) error {
+	if !p.ownLogging || !logging.IsSet() {
+		err := logging.Apply(logOptions, utilfeature.DefaultFeatureGate)
+		if err == nil || !p.ownLogging || len(logsapi.Validate(logOptions, utilfeature.DefaultFeatureGate, nil)) > 0 {
+			return err
+		} // what is valid is refused if another configuration was applied before
+	}
+	logging.Mask()
+	if flags.Lookup("logging-format") == nil || hasFlag(p.flags, "logging-format") {
+		return nil // the flags are the author's, and were applied
+	}
+	return logging.SetVerbosity(logOptions)
 }
 
 func hasFlag(sets cliflag.NamedFlagSets, name string) bool {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/cloud-provider/app"
 	"k8s.io/cloud-provider/app/config"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // the format json
@@ -101,10 +102,16 @@ func TestABuildersAuthorSetsUpLogging(t *testing.T) {
 		{"upstream, without flags", func() commandBuilder { return app.NewBuilder() }, false},
 		{"ours", func() commandBuilder { return NewBuilder() }, true},
 		{"ours, without flags", func() commandBuilder { return NewBuilder() }, false},
+		{"upstream, not contextual", func() commandBuilder { return app.NewBuilder() }, false},
+		{"ours, not contextual", func() commandBuilder { return NewBuilder() }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			secrets, planted := canary.PlantError()
-			out := inProcess(t, func(t *testing.T) { logged(t, c.builder(), c.flags, planted) })
+			contextual := !strings.HasSuffix(c.name, "not contextual")
+			if !contextual {
+				planted = errors.New("the cloud is down") // no logger masks errors then
+			}
+			out := inProcess(t, func(t *testing.T) { logged(t, c.builder(), c.flags, contextual, planted) })
 			if !strings.Contains(out, `"msg":"Asking the cloud"`) {
 				t.Errorf("the log is not in the author's format:\n%s", mask.Lines(out))
 			}
@@ -116,7 +123,7 @@ func TestABuildersAuthorSetsUpLogging(t *testing.T) {
 }
 
 // logged runs a program whose author has set up logging as JSON.
-func logged(t *testing.T, b commandBuilder, flags bool, planted error) {
+func logged(t *testing.T, b commandBuilder, flags, contextual bool, planted error) {
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingError
 	options := logs.NewOptions()
 	var sets cliflag.NamedFlagSets
@@ -139,7 +146,14 @@ func logged(t *testing.T, b commandBuilder, flags bool, planted error) {
 		return &authored{}
 	})
 	command := b.BuildCommand()
-	command.PreRunE = func(*cobra.Command, []string) error { return logsapi.ValidateAndApply(options, nil) }
+	command.PreRunE = func(*cobra.Command, []string) error {
+		gates := featuregate.NewFeatureGate()
+		err := logsapi.AddFeatureGates(gates)
+		if err == nil {
+			err = gates.SetFromMap(map[string]bool{string(logsapi.ContextualLogging): contextual})
+		}
+		return errors.Join(err, logsapi.ValidateAndApply(options, gates))
+	}
 	command.SetArgs(append(args, "--leader-elect=false"))
 	if err := command.Execute(); err != nil {
 		t.Error(err)

@@ -175,8 +175,8 @@ func addVersionFlag(fs *pflag.FlagSet) {
 const versionFlag = "version"
 
 // reportVersion prints the version if that is what the flags ask for, and reports whether they do.
-func reportVersion(cmd *cobra.Command, flags *pflag.FlagSet, out io.Writer) (bool, error) {
-	asked := flags.Lookup(versionFlag).Value.String()
+func reportVersion(cmd *cobra.Command, out io.Writer) (bool, error) {
+	asked := cmd.Flags().Lookup(versionFlag).Value.String()
 	info, _ := debug.ReadBuildInfo()
 	v := versionOf(cmd.Name(), setVersion(cmd), info)
 	switch asked {

@@ -174,6 +174,7 @@ func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error)
 	case <-ctx.Done():
 		return nil, nil
 	case provider := <-made:
+		p.takeOver()
 		if provider == nil {
 			return nil, errors.New(
 				"the program has made no cloud provider: --cloud-provider names one that it does not have, or one that is external to it",
@@ -181,6 +182,20 @@ func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error)
 		}
 		return provider, nil
 	}
+}
+
+// takeOver keeps what InitCloudFunc has changed of its configuration, as upstream's has one configuration for all. The
+// process has its own clients all the same, since those of InitCloudFunc ask the fences.
+func (p *process) takeOver() {
+	own, changed := p.config.Config, *p.initConfig.Config
+	if _, handedOut := changed.ClientBuilder.(builder); handedOut {
+		changed.ClientBuilder = own.ClientBuilder
+	}
+	changed.Client, changed.VersionedClient = own.Client, own.VersionedClient
+	changed.EventBroadcaster, changed.EventRecorder = own.EventBroadcaster, own.EventRecorder
+	own.Kubeconfig.QPS, own.Kubeconfig.Burst = changed.Kubeconfig.QPS, changed.Kubeconfig.Burst
+	changed.Kubeconfig = own.Kubeconfig
+	*own = changed
 }
 
 // elect returns the elector of the groups' leases and gives the groups their fences. It is nil without leader election.
@@ -297,14 +312,26 @@ func (p *process) warmUp(ctx context.Context) bool {
 	return true
 }
 
+// sharedTimeout bounds the wait for informers that an author may have started with a channel that never closes.
+const sharedTimeout = time.Second
+
 // stopInformers waits until no cache is watched any more.
 func (p *process) stopInformers() {
 	p.warm.Shutdown()
-	p.config.SharedInformers.Shutdown()
-	for _, g := range p.groups {
-		if g.informers != nil {
-			g.informers.Shutdown()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.config.SharedInformers.Shutdown()
+		for _, g := range p.groups {
+			if g.informers != nil {
+				g.informers.Shutdown()
+			}
 		}
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(sharedTimeout):
+		klog.InfoS("Shared informers are still running; the program has started them with a channel of its own")
 	}
 }
 

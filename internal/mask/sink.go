@@ -41,7 +41,7 @@ func (s sink) Enabled(level int) bool { return s.next.Enabled(level) }
 
 // Info implements logr.LogSink.
 func (s sink) Info(level int, message string, values ...any) {
-	s.next.Info(level, Text(message), logValues(values)...)
+	s.next.Info(level, Text(message), LogValues(values)...)
 }
 
 // Error implements logr.LogSink.
@@ -51,12 +51,12 @@ func (s sink) Error(err error, message string, values ...any) {
 			err = errors.New(Text(text))
 		}
 	}
-	s.next.Error(err, Text(message), logValues(values)...)
+	s.next.Error(err, Text(message), LogValues(values)...)
 }
 
 // WithValues implements logr.LogSink.
 func (s sink) WithValues(values ...any) logr.LogSink {
-	return sink{s.next.WithValues(logValues(values)...)}
+	return sink{s.next.WithValues(LogValues(values)...)}
 }
 
 // WithName implements logr.LogSink.
@@ -70,8 +70,8 @@ func (s sink) WithCallDepth(depth int) logr.LogSink {
 	return s
 }
 
-// logValues masks the values of keys.
-func logValues(in []any) []any {
+// LogValues masks the values of keys and values.
+func LogValues(in []any) []any {
 	out := make([]any, len(in))
 	for i, value := range in {
 		out[i] = value

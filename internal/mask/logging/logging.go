@@ -3,6 +3,8 @@ package logging
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"regexp"
@@ -41,22 +43,61 @@ func IsSet() bool {
 	return reflect.TypeOf(klog.Background().GetSink()) != reflect.TypeOf(klog.NewKlogr().GetSink())
 }
 
-// Mask does what Apply does, for a logger that is set already. Its configuration stays what it is.
+// Mask masks what others have set up, and leaves it to whom it goes. Where contextual logging is off, klog gives no
+// logger away. Then messages and values that go through klog are masked, and errors are not.
 func Mask() {
-	if !mask.IsMasked(klog.Background()) {
-		maskSet(true)
+	switch {
+	case mask.IsMasked(klog.Background()):
+	case IsSet():
+		setMasked(true)
+	default:
+		klog.SetLogFilter(filter{})
 	}
 }
 
+// SetVerbosity gives klog the verbosities of a configuration that is not applied.
+func SetVerbosity(c *logsapi.LoggingConfiguration) error {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	if err := flags.Set("v", fmt.Sprint(uint32(c.Verbosity))); err != nil {
+		return fmt.Errorf("setting the verbosity of the log: %w", err)
+	}
+	if err := flags.Set("vmodule", logsapi.VModuleConfigurationPflag(&c.VModule).String()); err != nil {
+		return fmt.Errorf("setting the verbosity of files in the log: %w", err)
+	}
+	return nil
+}
+
+// filter masks the arguments of klog's functions.
+type filter struct{}
+
+// Filter implements klog.LogFilter.
+func (filter) Filter(args []any) []any { return []any{mask.Text(fmt.Sprint(args...))} }
+
+// FilterF implements klog.LogFilter.
+func (filter) FilterF(format string, args []any) (string, []any) {
+	return "%s", []any{mask.Text(fmt.Sprintf(format, args...))}
+}
+
+// FilterS implements klog.LogFilter.
+func (filter) FilterS(message string, values []any) (string, []any) {
+	return mask.Text(message), mask.LogValues(values)
+}
+
 func maskSet(contextual bool) {
+	setMasked(contextual)
+	klog.EnableContextualLogging(contextual)
+	slog.SetDefault(slog.New(logr.ToSlogHandler(klog.Background())))
+}
+
+// setMasked puts a logger that masks in front of the one that is set.
+func setMasked(contextual bool) {
 	logger := klog.Background()
 	options := []klog.LoggerOption{klog.ContextualLogger(contextual)}
 	if writer, ok := logger.GetSink().(textlogger.KlogBufferWriter); ok {
 		options = append(options, klog.WriteKlogBuffer(func(line []byte) { writer.WriteKlogBuffer(maskLine(line)) }))
 	}
 	klog.SetLoggerWithOptions(mask.Logger(logger), options...)
-	klog.EnableContextualLogging(contextual)
-	slog.SetDefault(slog.New(logr.ToSlogHandler(klog.Background())))
 }
 
 // applyUnmasked applies a configuration so that klog.Background returns the logger itself: without contextual logging
