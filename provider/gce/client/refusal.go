@@ -1,0 +1,94 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	compute "google.golang.org/api/compute/v1"
+	"google.golang.org/api/googleapi"
+)
+
+// maxRefusal is how much of a refusal is read.
+const maxRefusal = 1 << 20
+
+// IsNotFound reports whether Compute Engine has said that an object does not exist. A 404 of a proxy never gets here,
+// see refusing.
+func IsNotFound(err error) bool {
+	var refusal *googleapi.Error
+	return errors.As(err, &refusal) && refusal.Code == http.StatusNotFound
+}
+
+// IsConflict reports whether Compute Engine has said that an object is there already.
+func IsConflict(err error) bool {
+	var refusal *googleapi.Error
+	return errors.As(err, &refusal) && refusal.Code == http.StatusConflict
+}
+
+// StrangeAnswerError is a refusal that is not Compute Engine's: a proxy, or another address, has answered.
+type StrangeAnswerError struct {
+	Status    int
+	Operation string
+}
+
+func (e *StrangeAnswerError) Error() string {
+	return fmt.Sprintf("the answer to compute %s has status %d and is not one of Compute Engine; "+
+		"look for a proxy in between, and at api-endpoint", e.Operation, e.Status)
+}
+
+// HTTPStatusCode counts it as the fault of what is in between: as a 404 it would say that an object is gone.
+func (e *StrangeAnswerError) HTTPStatusCode() int { return http.StatusBadGateway }
+
+// refusing turns refusals that are not Compute Engine's into errors. Upstream takes any 404 for "does not exist", any
+// 409 for "is there already" and some 400 for "is in use".
+type refusing struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (r *refusing) RoundTrip(in *http.Request) (*http.Response, error) {
+	out, err := r.next.RoundTrip(in)
+	if err != nil {
+		return out, err
+	}
+	switch out.StatusCode {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed:
+	default:
+		return out, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(out.Body, maxRefusal))
+	_ = out.Body.Close()
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer to compute %s: %w", Describe(in).Operation, err)
+	}
+	if !isGoogles(body, out.StatusCode) {
+		return nil, &StrangeAnswerError{Status: out.StatusCode, Operation: Describe(in).Operation}
+	}
+	out.Body = io.NopCloser(bytes.NewReader(body))
+	return out, nil
+}
+
+// isGoogles reports whether the body of a refusal is in the form of Google's APIs, and of this status.
+func isGoogles(body []byte, status int) bool {
+	var refusal struct {
+		Error *struct {
+			Code   int               `json:"code"`
+			Errors []json.RawMessage `json:"errors"`
+		} `json:"error"`
+	}
+	return json.Unmarshal(body, &refusal) == nil && refusal.Error != nil && refusal.Error.Code == status &&
+		len(refusal.Error.Errors) > 0
+}
+
+// OperationError is the error of an operation that has ended; nil for one that did what it was to do.
+func OperationError(operation *compute.Operation) error {
+	if operation.Error == nil || len(operation.Error.Errors) == 0 {
+		return nil
+	}
+	first := operation.Error.Errors[0]
+	return &googleapi.Error{
+		Code: int(operation.HttpErrorStatusCode), Message: first.Message,
+		Errors: []googleapi.ErrorItem{{Reason: first.Code, Message: first.Message}},
+	}
+}

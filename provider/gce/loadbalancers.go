@@ -1,0 +1,160 @@
+package gce
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	cloudprovider "k8s.io/cloud-provider"
+	upstream "k8s.io/cloud-provider-gcp/providers/gce"
+
+	"github.com/transplant-dev/transplant/provider/gce/client"
+	"github.com/transplant-dev/transplant/provider/transport"
+)
+
+var everything = labels.Everything()
+
+// loadBalancers are upstream's. They are not found when the forwarding rule is gone, whatever else is left, and lose
+// members that a list of instances lacks. Both is looked at here.
+type loadBalancers struct {
+	project  *project
+	upstream *lane
+}
+
+func newLoadBalancers(p *project, i *instances) *loadBalancers {
+	return &loadBalancers{project: p, upstream: newLane(p, i)}
+}
+
+// GetLoadBalancerName implements cloudprovider.LoadBalancer: the name is the same as the in-tree provider's.
+func (b *loadBalancers) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
+	return cloudprovider.DefaultLoadBalancerName(service)
+}
+
+func isLeaving(service *corev1.Service) bool {
+	return service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer
+}
+
+// GetLoadBalancer implements cloudprovider.LoadBalancer. The load balancer of a Service that is leaving exists as long
+// as one of its parts does, so that the controller has it removed.
+func (b *loadBalancers) GetLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+) (*corev1.LoadBalancerStatus, bool, error) {
+	project, err := b.project.name(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	name := b.GetLoadBalancerName(ctx, cluster, service)
+	rule, err := b.project.compute().ForwardingRules.Get(project, b.project.conf.Region, name).Context(ctx).Do()
+	switch {
+	case err == nil:
+		return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: rule.IPAddress}}}, true, nil
+	case !client.IsNotFound(err):
+		return nil, false, explain(err, "reading the forwarding rule %s of Service %q", name, service.Name)
+	case slices.Contains(service.Finalizers, upstream.ILBFinalizerV1):
+		return &corev1.LoadBalancerStatus{}, true, nil
+	case !isLeaving(service):
+		return nil, false, nil
+	}
+	var left []part
+	err = b.upstream.call(ctx, func(ctx context.Context, made *upstream.Cloud) error {
+		left, err = b.upstream.leftover(ctx, made, name)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return &corev1.LoadBalancerStatus{}, len(left) > 0, nil
+}
+
+// EnsureLoadBalancer implements cloudprovider.LoadBalancer.
+func (b *loadBalancers) EnsureLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) (status *corev1.LoadBalancerStatus, err error) {
+	if err := validateService(service); err != nil {
+		return nil, err
+	}
+	ctx, correct := transport.Watch(ctx)
+	err = b.upstream.call(ctx, func(ctx context.Context, made *upstream.Cloud) error {
+		members, err := b.members(ctx, nodes)
+		if err != nil {
+			return err
+		}
+		status, err = made.EnsureLoadBalancer(ctx, cluster, service, members)
+		return err
+	})
+	if err = correct(err); err != nil {
+		return nil, err
+	}
+	return status, nil
+}
+
+// UpdateLoadBalancer implements cloudprovider.LoadBalancer.
+func (b *loadBalancers) UpdateLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) error {
+	if err := validateService(service); err != nil {
+		return err
+	}
+	ctx, correct := transport.Watch(ctx)
+	return correct(b.upstream.call(ctx, func(ctx context.Context, made *upstream.Cloud) error {
+		members, err := b.members(ctx, nodes)
+		if err != nil {
+			return err
+		}
+		return made.UpdateLoadBalancer(ctx, cluster, service, members)
+	}))
+}
+
+// EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. What upstream leaves behind after a call that ended
+// in its middle is deleted here.
+func (b *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
+	ctx, correct := transport.Watch(ctx)
+	return correct(b.upstream.call(ctx, func(ctx context.Context, made *upstream.Cloud) error {
+		if err := made.EnsureLoadBalancerDeleted(ctx, cluster, service); err != nil {
+			return err
+		}
+		return b.upstream.sweep(ctx, made, b.GetLoadBalancerName(ctx, cluster, service))
+	}))
+}
+
+// members are the nodes whose instances exist. Upstream leaves those out that its list lacks, and does not say so. A
+// node whose instance is not known, or is in a zone that upstream does not list, is an error.
+func (b *loadBalancers) members(ctx context.Context, nodes []*corev1.Node) (members []*corev1.Node, err error) {
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	list, err := b.upstream.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range nodes {
+		instance, err := list.find(ctx, node)
+		if err != nil {
+			return nil, fmt.Errorf("finding the members of the load balancer: %w", err)
+		}
+		if instance == nil {
+			continue
+		}
+		at, _ := placeOf(list.project, node)
+		if at.zone != "" && !slices.Contains(list.zones, at.zone) {
+			return nil, fmt.Errorf("node %q is in zone %s, and load balancers have instances of %v alone: "+
+				"set multizone=true in the cloud config", node.Name, at.zone, list.zones)
+		}
+		members = append(members, node)
+	}
+	if len(members) == 0 {
+		return nil, fmt.Errorf("none of the %d nodes has an instance in project %s: the load balancer keeps its members. "+
+			"Check the project and the zones of the cloud config", len(nodes), list.project)
+	}
+	return members, nil
+}
