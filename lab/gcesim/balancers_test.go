@@ -1,0 +1,241 @@
+package gcesim_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/lab/gcesim"
+	"github.com/transplant-dev/transplant/provider/gce"
+)
+
+func service(name string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("00000000-0000-4000-8000-" + name)},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, SessionAffinity: corev1.ServiceAffinityNone,
+			Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, NodePort: 30080}},
+		},
+	}
+}
+
+func balancers(t *testing.T, provider *gce.Cloud) cloudprovider.LoadBalancer {
+	t.Helper()
+	found, ok := provider.LoadBalancer()
+	if !ok {
+		t.Fatal("the provider has no load balancers")
+	}
+	return found
+}
+
+// TestObjectsHaveTheInTreeNames: a load balancer that the in-tree provider made is found again by them.
+func TestObjectsHaveTheInTreeNames(t *testing.T) {
+	sim, provider, nodes := cluster(t, 1, gcesim.Options{})
+	lb := balancers(t, provider)
+	if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", service("web"), nodes); err != nil {
+		t.Fatal(err)
+	}
+	name := "a" + "00000000000040008000web"
+	want := []string{
+		"global/firewalls/k8s-" + clusterID + "-node-http-hc", "global/firewalls/k8s-fw-" + name,
+		"global/httpHealthChecks/k8s-" + clusterID + "-node", "regions/europe-west3/forwardingRules/" + name,
+		"regions/europe-west3/targetPools/" + name,
+	}
+	got := sim.Objects()
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+// TestServicesThatCannotBeServed: upstream would make an external load balancer for a misspelt type.
+func TestServicesThatCannotBeServed(t *testing.T) {
+	sim, provider, nodes := cluster(t, 1, gcesim.Options{})
+	lb := balancers(t, provider)
+	for name, c := range map[string]struct {
+		change func(*corev1.Service)
+		says   string
+	}{
+		"a misspelt type": {func(s *corev1.Service) {
+			s.Annotations = map[string]string{"networking.gke.io/load-balancer-type": "Internl"}
+		}, `the annotation networking.gke.io/load-balancer-type has to be Internal or External, and is "Internl"`},
+		"an unknown tier": {func(s *corev1.Service) {
+			s.Annotations = map[string]string{"cloud.google.com/network-tier": "Gold"}
+		}, "has to be Standard or Premium"},
+		"an address by name": {func(s *corev1.Service) {
+			s.Annotations = map[string]string{"networking.gke.io/load-balancer-ip-addresses": "web"}
+		}, "is not read: use spec.loadBalancerIP"},
+		"SCTP":       {func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolSCTP }, "port 80 has protocol SCTP"},
+		"IPv6 alone": {func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }, "it has IPv6 alone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := service("web")
+			c.change(s)
+			_, err := lb.EnsureLoadBalancer(t.Context(), "lab", s, nodes)
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "default/web") {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+	classed := service("web")
+	class := "example.com/other"
+	classed.Spec.LoadBalancerClass = &class
+	if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", classed, nodes); !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		t.Errorf("with a class the error is %v", err)
+	}
+	if left := sim.Objects(); len(left) > 0 {
+		t.Errorf("it made %v", left)
+	}
+}
+
+// TestMembersAreNotLost: upstream takes the instances out of a load balancer that its list lacks.
+func TestMembersAreNotLost(t *testing.T) {
+	sim, provider, nodes := cluster(t, 4, gcesim.Options{PageSize: 1}, "multizone = true")
+	lb, web := balancers(t, provider), service("web")
+	if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes); err != nil {
+		t.Fatal(err)
+	}
+	pool := "regions/europe-west3/targetPools/" + lb.GetLoadBalancerName(t.Context(), "lab", web)
+	members := func() int {
+		list, _ := sim.Object(pool)["instances"].([]any)
+		return len(list)
+	}
+	if members() != 4 {
+		t.Fatalf("it has %d members", members())
+	}
+	sim.SetUnreachable(gcesim.Zone)
+	if err := lb.UpdateLoadBalancer(t.Context(), "lab", web, nodes); err == nil || members() != 4 {
+		t.Errorf("with a list that lacks two it has %d members: %v", members(), err)
+	}
+	sim.SetUnreachable()
+	for _, n := range nodes[1:] {
+		sim.DeleteInstance(strings.Split(n.Spec.ProviderID, "/")[3], n.Name)
+	}
+	if err := lb.UpdateLoadBalancer(t.Context(), "lab", web, nodes); err != nil || members() != 1 {
+		t.Errorf("with one instance left it has %d members: %v", members(), err)
+	}
+	sim.DeleteInstance(gcesim.Zone, nodes[0].Name)
+	if err := lb.UpdateLoadBalancer(t.Context(), "lab", web, nodes); err == nil || members() != 1 {
+		t.Errorf("with none of the instances it has %d members: %v", members(), err)
+	}
+}
+
+func TestANodeInAZoneThatIsNotListed(t *testing.T) {
+	_, provider, nodes := cluster(t, 2, gcesim.Options{})
+	_, err := balancers(t, provider).EnsureLoadBalancer(t.Context(), "lab", service("web"), nodes)
+	if err == nil || !strings.Contains(err.Error(), "set multizone=true") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestUpstreamsCallsEndWithOurs: upstream's own contexts last an hour.
+func TestUpstreamsCallsEndWithOurs(t *testing.T) {
+	hung := make(chan struct{})
+	sim := start(t, gcesim.Options{Front: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/wait") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			select {
+			case <-hung:
+			default:
+				close(hung)
+			}
+			<-r.Context().Done()
+		})
+	}})
+	provider := open(t, sim, gce.Options{})
+	sim.AddInstance(gcesim.Instance{Name: "one", IP: "10.0.0.1"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := balancers(t, provider).EnsureLoadBalancer(ctx, "lab", service("web"), []*corev1.Node{node("one", idOf(gcesim.Zone, "one"))})
+		ended <- err
+	}()
+	<-hung
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the call goes on for 10 s after its context has ended")
+	}
+}
+
+// TestNothingIsSentBeforeAController: on standby, the provider neither asks Compute Engine nor watches the cluster's ID.
+func TestNothingIsSentBeforeAController(t *testing.T) {
+	sim := start(t, gcesim.Options{})
+	provider := open(t, sim, gce.Options{})
+	if calls := sim.Calls(); !provider.StartsEarly() || len(calls) > 0 {
+		t.Errorf("it has asked %v", calls)
+	}
+	provider.UseFences() // none: no lease is held
+	sim.AddInstance(gcesim.Instance{Name: "one", IP: "10.0.0.1"})
+	_, err := balancers(t, provider).EnsureLoadBalancer(t.Context(), "lab", service("web"), []*corev1.Node{node("one", "")})
+	if !errors.Is(err, election.ErrFenced) {
+		t.Errorf("the error is %v", err)
+	}
+	for _, call := range sim.Calls() {
+		if call.Mutates() {
+			t.Errorf("it sent %s", call)
+		}
+	}
+}
+
+// TestAnInternalLoadBalancer goes by instance groups and a backend service. The finalizer says that it may be there, whatever of it is gone.
+func TestAnInternalLoadBalancer(t *testing.T) {
+	sim, provider, nodes := cluster(t, 4, gcesim.Options{}, "multizone = true", "subnetwork-name = lab")
+	for _, n := range nodes {
+		n.Labels = map[string]string{corev1.LabelTopologyZone: strings.Split(n.Spec.ProviderID, "/")[3]}
+	}
+	lb, web := balancers(t, provider), service("web")
+	web.Annotations = map[string]string{"networking.gke.io/load-balancer-type": "Internal"}
+	status, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes[:2])
+	if err != nil || len(status.Ingress) != 1 {
+		t.Fatalf("status %+v, error %v", status, err)
+	}
+	members := func(zone string) int {
+		list, _ := sim.Object("zones/" + zone + "/instanceGroups/k8s-ig--" + clusterID)["instances"].([]any)
+		return len(list)
+	}
+	web.Finalizers = []string{"gke.networking.io/l4-ilb-v1"}
+	if err := lb.UpdateLoadBalancer(t.Context(), "lab", web, nodes); err != nil || members(gcesim.Zone) != 2 || members("europe-west3-b") != 2 {
+		t.Errorf("it has %d and %d members: %v", members(gcesim.Zone), members("europe-west3-b"), err)
+	}
+	sim.Calls()
+	again, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes)
+	if diff := cmp.Diff(status, again); err != nil || diff != "" {
+		t.Errorf("a second look: error %v (-first +second):\n%s", err, diff)
+	}
+	for _, call := range sim.Calls() {
+		if call.Mutates() && !strings.Contains(call.Path, "/addresses") { // that is addressWrites
+			t.Errorf("a second look sends %s", call)
+		}
+	}
+	now := metav1.Now()
+	web.DeletionTimestamp = &now
+	if err := lb.EnsureLoadBalancerDeleted(t.Context(), "lab", web); err != nil {
+		t.Error(err)
+	}
+	if left := sim.Objects(); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+	if _, exists, err := lb.GetLoadBalancer(t.Context(), "lab", web); err != nil || !exists {
+		t.Errorf("with its finalizer it exists: %v (error %v)", exists, err)
+	}
+}

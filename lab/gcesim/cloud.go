@@ -1,0 +1,243 @@
+package gcesim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The project and what is in it from the beginning.
+const (
+	Project = "lab-project"
+	Region  = "europe-west3"
+	Zone    = "europe-west3-a"
+	Network = "lab"
+	// Account is the identity of the tokens that the metadata server gives.
+	Account = "manager@lab-project.iam.gserviceaccount.com"
+)
+
+// zones are those of the region.
+var zones = []string{Zone, "europe-west3-b", "europe-west3-c"}
+
+// Options are the settings of a Cloud.
+type Options struct {
+	// PageSize is how many objects a page has at most; 0 for as many as were asked for.
+	PageSize int
+	// Front is put in front of the Compute API; nil for nothing.
+	Front func(http.Handler) http.Handler
+}
+
+// Call is a request that was made to the Compute API.
+type Call struct {
+	// Identity is the account of the token; empty for a token that is not known.
+	Identity string
+	// Method, Path and Query of the request; Path is below the project.
+	Method, Path, Query string
+	Status              int
+	// Unknown is that the simulator does not know the request.
+	Unknown bool
+}
+
+// Mutates reports whether the call changes something.
+func (c Call) Mutates() bool { return !isRead(c.Method, c.Path) }
+
+func isRead(method, path string) bool {
+	return method == http.MethodGet || strings.HasSuffix(path, "/wait") || strings.HasSuffix(path, "/listInstances")
+}
+
+func (c Call) String() string { return fmt.Sprintf("%s %s %d", c.Method, c.Path, c.Status) }
+
+// object is a resource of the API, as JSON has it.
+type object = map[string]any
+
+// Cloud is a simulated Compute Engine of one project.
+type Cloud struct {
+	options Options
+	server  *httptest.Server
+
+	mu      sync.Mutex
+	number  int // of the last object
+	tokens  map[string]string
+	noToken int // the status with which the metadata server refuses tokens; 0 for none
+	objects map[string]object
+	order   []string // paths of objects, as they were made
+	calls   []Call
+	faults  []*Fault
+	// unreachable are zones that a list of all lacks.
+	unreachable []string
+}
+
+// Start serves a new cloud on a free port of loopback. Close ends it.
+func Start(o Options) *Cloud {
+	c := &Cloud{options: o, tokens: map[string]string{}, objects: map[string]object{}}
+	compute := http.Handler(http.HandlerFunc(c.serveCompute))
+	if o.Front != nil {
+		compute = o.Front(compute)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/computeMetadata/v1/", c.serveMetadata)
+	mux.Handle("/compute/v1/", compute)
+	c.server = httptest.NewServer(mux)
+	for _, zone := range zones {
+		c.put("zones/"+zone, object{"name": zone, "status": "UP", "region": c.link("regions/" + Region)})
+	}
+	c.put("regions/"+Region, object{"name": Region, "status": "UP"})
+	c.put("global/networks/"+Network, object{"name": Network, "autoCreateSubnetworks": false})
+	return c
+}
+
+// Close ends the cloud.
+func (c *Cloud) Close() { c.server.Close() }
+
+// MetadataHost is the value of GCE_METADATA_HOST for the cloud.
+func (c *Cloud) MetadataHost() string { return strings.TrimPrefix(c.server.URL, "http://") }
+
+// Config is a gce.conf for the cloud, with the lines of more at its end.
+func (c *Cloud) Config(more ...string) []byte {
+	lines := []string{
+		"[global]",
+		"api-endpoint = " + c.server.URL + "/compute/v1/",
+		"project-id = " + Project,
+		"local-zone = " + Zone,
+		"network-name = " + Network,
+		"node-tags = node",
+	}
+	return []byte(strings.Join(append(lines, more...), "\n") + "\n")
+}
+
+// Calls are the requests that were made since the last call of Calls.
+func (c *Cloud) Calls() []Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	calls := c.calls
+	c.calls = nil
+	return calls
+}
+
+// Objects are the paths of all objects of load balancers and routes.
+func (c *Cloud) Objects() (all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, path := range c.order {
+		parts := strings.Split(path, "/")
+		if len(parts) < 3 || parts[len(parts)-2] == "instances" || parts[len(parts)-2] == "operations" ||
+			parts[len(parts)-2] == "networks" {
+			continue
+		}
+		all = append(all, path)
+	}
+	return all
+}
+
+// Object is a copy of the object at a path, such as global/firewalls/x; nil for none.
+func (c *Cloud) Object(path string) (found map[string]any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, err := json.Marshal(c.objects[path])
+	if err != nil || c.objects[path] == nil {
+		return nil
+	}
+	if json.Unmarshal(text, &found) != nil {
+		return nil
+	}
+	return found
+}
+
+// Instance is a virtual machine.
+type Instance struct {
+	Name string
+	// Zone is empty for Zone.
+	Zone string
+	// IP and ExternalIP may be empty.
+	IP, ExternalIP string
+}
+
+// AddInstance makes a running instance.
+func (c *Cloud) AddInstance(i Instance) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i.Zone == "" {
+		i.Zone = Zone
+	}
+	nic := object{"name": "nic0", "network": "global/networks/" + Network, "networkIP": i.IP}
+	if i.ExternalIP != "" {
+		nic["accessConfigs"] = []any{object{"name": "external", "natIP": i.ExternalIP}}
+	}
+	made := object{
+		"name": i.Name, "status": "RUNNING", "zone": c.link("zones/" + i.Zone),
+		"machineType": c.link("zones/" + i.Zone + "/machineTypes/e2-standard-4"),
+		"tags":        object{"items": []any{"node"}},
+	}
+	if i.IP != "" {
+		made["networkInterfaces"] = []any{nic}
+	}
+	c.put("zones/"+i.Zone+"/instances/"+i.Name, made)
+}
+
+// SetStatus changes the status of an instance, as its owner's commands do: RUNNING, STOPPING, TERMINATED, SUSPENDED.
+func (c *Cloud) SetStatus(zone, name, status string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.objects["zones/"+zone+"/instances/"+name]["status"] = status
+}
+
+// DeleteInstance deletes an instance.
+func (c *Cloud) DeleteInstance(zone, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop("zones/" + zone + "/instances/" + name)
+}
+
+// SetUnreachable has lists of all zones lack the instances of some, with a warning.
+func (c *Cloud) SetUnreachable(zones ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unreachable = zones
+}
+
+// RefuseTokens has the metadata server refuse tokens with a status, 0 for none, and Compute Engine those that it gave.
+func (c *Cloud) RefuseTokens(status int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noToken, c.tokens = status, map[string]string{}
+}
+
+// serveMetadata answers as the metadata server of an instance.
+func (c *Cloud) serveMetadata(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Metadata-Flavor") != "Google" {
+		http.Error(w, "the header Metadata-Flavor is missing", http.StatusForbidden)
+		return
+	}
+	w.Header().Set("Metadata-Flavor", "Google")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch path := strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/"); path {
+	case "project/project-id":
+		_, _ = w.Write([]byte(Project)) // the client may have left
+	case "instance/zone":
+		_, _ = w.Write([]byte("projects/1234567890/zones/" + Zone))
+	case "instance/network-interfaces/0/network":
+		_, _ = w.Write([]byte("projects/1234567890/networks/" + Network))
+	case "instance/service-accounts/default/token":
+		if c.noToken != 0 {
+			http.Error(w, "no token", c.noToken)
+			return
+		}
+		c.number++
+		token := fmt.Sprintf("token-%d", c.number)
+		c.tokens[token] = Account
+		writeJSON(w, http.StatusOK, object{"access_token": token, "expires_in": int(time.Hour.Seconds()), "token_type": "Bearer"})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may have left
+}
