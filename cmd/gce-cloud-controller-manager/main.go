@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/internal/managerprogram"
 	"github.com/transplant-dev/transplant/provider/gce"
+	"github.com/transplant-dev/transplant/provider/gce/preview"
 )
 
 // version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's
@@ -27,5 +28,6 @@ func newCommand() (*cobra.Command, error) {
 			"and nodes routes.",
 		Cloud:       gce.NewCloud,
 		Controllers: ccm.NewControllers(),
+		Looks:       managerprogram.Looks{Preview: preview.Open},
 	}.Command()
 }

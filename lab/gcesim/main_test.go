@@ -54,22 +54,9 @@ func startAPI(t *testing.T) *rest.Config {
 		})
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		isIDs := r.URL.Path == "/api/v1/namespaces/kube-system/configmaps"
 		switch {
-		case isIDs && r.Method == http.MethodGet && r.URL.Query().Get("sendInitialEvents") != "":
-			refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
-		case isIDs && r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusOK)
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		case isIDs && r.Method == http.MethodGet:
-			answer(w, http.StatusOK, corev1.ConfigMapList{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-				Items: []corev1.ConfigMap{ids},
-			})
-		case isIDs && r.Method == http.MethodPost:
-			refuse(w, http.StatusConflict, metav1.StatusReasonAlreadyExists)
+		case r.URL.Path == "/api/v1/namespaces/kube-system/configmaps/ingress-uid" && r.Method == http.MethodGet:
+			answer(w, http.StatusOK, ids)
 		case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/default/services/"):
 			answer(w, http.StatusOK, corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}})
 		case strings.HasSuffix(r.URL.Path, "/events"):

@@ -85,6 +85,8 @@ type Options struct {
 	Sent *atomic.Int64
 	// Metadata is the metadata server.
 	Metadata client.Metadata
+	// Tokens are the credentials; nil for those that the cloud config asks for.
+	Tokens client.TokenSource
 	// Timeout bounds one request; 0 for client.DefaultRequestTimeout.
 	Timeout time.Duration
 }
@@ -99,10 +101,13 @@ func Open(ctx context.Context, cloudConfig []byte, o Options) (*Cloud, error) {
 	if err := conf.completeFrom(ctx, o.Metadata); err != nil {
 		return nil, err
 	}
+	if o.Tokens == nil {
+		o.Tokens = conf.tokens(o.Metadata)
+	}
 	gate := &transport.Gate{}
 	gate.Use(election.Unfenced(time.Now()))
 	reach, err := client.New(ctx, client.Options{
-		Endpoint: conf.Endpoint, Tokens: conf.tokens(o.Metadata), Gate: gate, Timeout: o.Timeout, Next: o.Next, Sent: o.Sent,
+		Endpoint: conf.Endpoint, Tokens: o.Tokens, Gate: gate, Timeout: o.Timeout, Next: o.Next, Sent: o.Sent,
 		UserAgent: "transplant-gce-cloud-controller-manager",
 	})
 	if err != nil {
@@ -140,7 +145,7 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 func (c *Cloud) ProviderName() string { return Name }
 
 // HasTypedErrors implements cloud.TypedErrors: what Compute Engine refused of a change is wrapped and not only quoted.
-// Upstream's errors quote names, and events that users wrote.
+// Upstream's errors quote names that users wrote.
 func (c *Cloud) HasTypedErrors() bool { return true }
 
 // StartsEarly implements cloud.EarlyStarter: nothing is written and nothing is started.

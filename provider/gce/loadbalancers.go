@@ -95,16 +95,14 @@ func (b *loadBalancers) EnsureLoadBalancer(
 	return status, nil
 }
 
-// UpdateLoadBalancer implements cloudprovider.LoadBalancer.
+// UpdateLoadBalancer implements cloudprovider.LoadBalancer. A load balancer that the in-tree provider has made for a
+// Service that EnsureLoadBalancer refuses keeps its members.
 func (b *loadBalancers) UpdateLoadBalancer(
 	ctx context.Context,
 	cluster string,
 	service *corev1.Service,
 	nodes []*corev1.Node,
 ) error {
-	if err := validateService(service); err != nil {
-		return err
-	}
 	ctx, correct := transport.Watch(ctx)
 	return correct(b.upstream.call(ctx, func(ctx context.Context, made *upstream.Cloud) error {
 		members, err := b.members(ctx, nodes)

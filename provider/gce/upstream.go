@@ -13,12 +13,7 @@ import (
 	"github.com/GoogleCloudPlatform/k8s-cloud-provider/pkg/cloud/meta"
 	"golang.org/x/oauth2"
 	compute "google.golang.org/api/compute/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
 	upstream "k8s.io/cloud-provider-gcp/providers/gce"
 
@@ -129,11 +124,12 @@ func (l *lane) open(ctx context.Context) error {
 	own := made.ComputeServices()
 	*own.GA, *own.Beta, *own.Alpha = *api.GA, *api.Beta, *api.Alpha
 	l.watched = make(chan struct{})
-	made.Initialize(signalling{clients, sync.OnceFunc(func() { close(l.watched) })}, stop)
+	l.bound = bound
+	made.Initialize(&clusterClients{clients, l, sync.OnceFunc(func() { close(l.watched) })}, stop)
 	if factory != nil {
 		made.SetInformers(factory)
 	}
-	l.made, l.bound, l.services = made, bound, services
+	l.made, l.services = made, services
 	return nil
 }
 
@@ -169,32 +165,17 @@ func (l *lane) config(ctx context.Context) (*upstream.CloudConfig, error) {
 	return out, nil
 }
 
-const (
-	// knowing is how often, and for how long, the cluster's ID is looked for in the cache that upstream fills.
-	knowing    = 50 * time.Millisecond
-	knowingFor = 30 * time.Second
-)
-
-// knowCluster waits for the ID of the cluster, which is in the ConfigMap kube-system/ingress-uid. Upstream makes one
-// where there is none, and says that there is one already while its cache lacks it.
+// knowCluster reads the ID of the cluster, which is in the ConfigMap kube-system/ingress-uid. Upstream makes one where
+// there is none.
 func (l *lane) knowCluster(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, knowingFor)
-	defer cancel()
 	select {
 	case <-l.watched:
 	case <-ctx.Done():
-		return fmt.Errorf("reading the ConfigMap %s/%s: %w", upstream.UIDNamespace, upstream.UIDConfigMapName, context.Cause(ctx))
+		return fmt.Errorf("waiting for the load balancers' provider to start: %w", context.Cause(ctx))
 	}
-	var failed error
-	err := wait.PollUntilContextCancel(ctx, knowing, true, func(context.Context) (bool, error) {
-		if _, failed = l.made.ClusterID.GetID(); apierrors.IsAlreadyExists(failed) {
-			return false, nil
-		}
-		return true, failed
-	})
-	if err != nil {
+	if _, err := l.made.ClusterID.GetID(); err != nil {
 		return fmt.Errorf("reading the cluster's ID from the ConfigMap %s/%s: %w",
-			upstream.UIDNamespace, upstream.UIDConfigMapName, errors.Join(err, failed))
+			upstream.UIDNamespace, upstream.UIDConfigMapName, err)
 	}
 	return nil
 }
@@ -291,51 +272,4 @@ func (l *lane) list(ctx context.Context) (*listing, error) {
 	}
 	l.listing = list
 	return list, nil
-}
-
-// signalling calls ready when upstream begins to watch the ConfigMap with the cluster's ID. Before that it has none to
-// look at.
-type signalling struct {
-	cloudprovider.ControllerClientBuilder
-
-	ready func()
-}
-
-// ClientOrDie implements cloudprovider.ControllerClientBuilder.
-func (s signalling) ClientOrDie(name string) kubernetes.Interface {
-	return signallingClient{s.ControllerClientBuilder.ClientOrDie(name), s.ready}
-}
-
-type signallingClient struct {
-	kubernetes.Interface
-
-	ready func()
-}
-
-// CoreV1 implements kubernetes.Interface.
-func (s signallingClient) CoreV1() corev1client.CoreV1Interface {
-	return signallingCore{s.Interface.CoreV1(), s.ready}
-}
-
-type signallingCore struct {
-	corev1client.CoreV1Interface
-
-	ready func()
-}
-
-// RESTClient implements corev1client.CoreV1Interface.
-func (s signallingCore) RESTClient() rest.Interface {
-	return signallingREST{s.CoreV1Interface.RESTClient(), s.ready}
-}
-
-type signallingREST struct {
-	rest.Interface
-
-	ready func()
-}
-
-// Get implements rest.Interface: it begins a list or a watch.
-func (s signallingREST) Get() *rest.Request {
-	s.ready()
-	return s.Interface.Get()
 }
