@@ -130,17 +130,20 @@ test-lab:
 
 .PHONY: e2e
 e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mistakes of the documents, every fix, every scenario, every version
-	$(GO) test ./internal/hosted -count=1 -timeout 0 -hosted.all
-	$(GO) test ./internal/migrate/journal -run TestAJournalOfFiveThousandWorkers -count=1 -v -timeout 0 -migrate.all
-	cd lab && $(GO) test ./trial -count=1 -v -timeout 0 -trial.all
-	cd lab && $(GO) test ./field -count=1 -v -timeout 0 -field.all
-	cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=3 -ccmtrial.handovers=10
-	cd lab && $(GO) test ./mains -count=1 -v -timeout 0 -mains.all
-	cd lab && $(GO) test ./openstacktrial -run Simulator -count=1 -v -timeout 0 -openstack.all
-	cd lab && $(GO) test ./vsphereccm -run Program -count=1 -v -timeout 0 -vsphere.all
-	cd lab && $(GO) test ./bench -count=1 -v -timeout 0 -bench.all
-	cd lab && $(GO) test ./install -count=1 -v -timeout 0 -install.all
-	$(MAKE) --no-print-directory skew fleet
+	failed=0; \
+	$(GO) test ./internal/hosted -count=1 -timeout 0 -hosted.all || failed=1; \
+	$(GO) test ./internal/migrate/journal -run TestAJournalOfFiveThousandWorkers -count=1 -v -timeout 0 -migrate.all || failed=1; \
+	(cd lab && $(GO) test ./trial -count=1 -v -timeout 0 -trial.all) || failed=1; \
+	(cd lab && $(GO) test ./field -count=1 -v -timeout 0 -field.all) || failed=1; \
+	(cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=3 -ccmtrial.handovers=10) || failed=1; \
+	(cd lab && $(GO) test ./mains -count=1 -v -timeout 0 -mains.all) || failed=1; \
+	(cd lab && $(GO) test ./openstacktrial -run Simulator -count=1 -v -timeout 0 -openstack.all) || failed=1; \
+	(cd lab && $(GO) test ./vsphereccm -run Program -count=1 -v -timeout 0 -vsphere.all) || failed=1; \
+	(cd lab && $(GO) test ./bench -count=1 -v -timeout 0 -bench.all) || failed=1; \
+	(cd lab && $(GO) test ./install -count=1 -v -timeout 0 -install.all) || failed=1; \
+	(cd lab && $(GO) test ./skew -count=1 -v -timeout 0 -parallel 1 -skew.all) || failed=1; \
+	(cd lab && $(GO) test ./fleet ./fleetapi -count=1 -v -timeout 0 -p 1 -fleet.all) || failed=1; \
+	exit $$failed # all of them, whichever fails
 
 .PHONY: race
 race: ## Run every test of the units under the race detector, also those in which hardly anything runs side by side
