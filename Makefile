@@ -128,6 +128,10 @@ test-lab:
 	cd credentials && $(GO) build ./cmd/... tool
 	export TRANSPLANT_SOURCES="$$($(sources))" && cd lab && $(GO) test $(test_flags) $(longest) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(longest))")
 
+# What e2e shares with targets of their own.
+skew_tests = $(GO) test ./skew -count=1 -v -timeout 0 -parallel 1 -skew.all
+fleet_tests = $(GO) test ./fleet ./fleetapi -count=1 -v -timeout 0 -p 1 -fleet.all
+
 .PHONY: e2e
 e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mistakes of the documents, every fix, every scenario, every version
 	failed=0; \
@@ -141,8 +145,8 @@ e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mi
 	(cd lab && $(GO) test ./vsphereccm -run Program -count=1 -v -timeout 0 -vsphere.all) || failed=1; \
 	(cd lab && $(GO) test ./bench -count=1 -v -timeout 0 -bench.all) || failed=1; \
 	(cd lab && $(GO) test ./install -count=1 -v -timeout 0 -install.all) || failed=1; \
-	(cd lab && $(GO) test ./skew -count=1 -v -timeout 0 -parallel 1 -skew.all) || failed=1; \
-	(cd lab && $(GO) test ./fleet ./fleetapi -count=1 -v -timeout 0 -p 1 -fleet.all) || failed=1; \
+	(cd lab && $(skew_tests)) || failed=1; \
+	(cd lab && $(fleet_tests)) || failed=1; \
 	exit $$failed # all of them, whichever fails
 
 .PHONY: race
@@ -172,14 +176,16 @@ conformance: ## Run the scenarios of upstream's own tests with upstream's contro
 	@$(GO) test ./ccm/conformance -run TestOursDoesWhatUpstreamDoes -count=1 -v > out/conformance.txt 2>&1; status=$$?; \
 	grep -v -e '^=== ' -e '--- PASS' -e '^[IWE][0-9]' out/conformance.txt; exit $$status
 
-.PHONY: bench
-bench: ## Measure our manager next to upstream's and write out/bench/ (SCENARIO=join, NODES=1000, ...)
+.PHONY: bench-programs
+bench-programs:
 	cd lab && $(GO) build -o ../bin/ ./cmd/bench ./cmd/sim-cloud-controller-manager
+
+.PHONY: bench
+bench: bench-programs ## Measure our manager next to upstream's and write out/bench/ (SCENARIO=join, NODES=1000, ...)
 	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench $(bench_flags)
 
 .PHONY: bench-short
-bench-short: ## Measure the short form of the bench in ten minutes, and write its ratios into docs/reference/bench.md
-	cd lab && $(GO) build -o ../bin/ ./cmd/bench ./cmd/sim-cloud-controller-manager
+bench-short: bench-programs ## Measure the short form of the bench in ten minutes, and write its ratios into docs/reference/bench.md
 	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-short --throttle off --nodes 300 --rounds 2 --window 30s \
 		--scenario join,services,vanished,steady,handover-planned,handover-crash \
 		--page $(CURDIR)/docs/reference/bench.md --commit $$(git describe --always --dirty --exclude '*')
@@ -209,7 +215,7 @@ e2e-openstack: ## Install and run a real OpenStack on this machine, and take our
 
 .PHONY: fleet
 fleet: ## Try the operator on a seed with user clusters: the guide, the holes of the original, bad input
-	cd lab && $(GO) test ./fleet ./fleetapi -count=1 -v -timeout 0 -p 1 -fleet.all
+	cd lab && $(fleet_tests)
 
 # CLUSTERS of the benchmark, and how many of them are migrated first.
 CLUSTERS ?= 500
@@ -261,7 +267,7 @@ captures: ## Take the snapshots that the rules are tested with from real API ser
 
 .PHONY: skew
 skew: ## Run our manager against every kube-apiserver that can be built, of every minor of its range
-	cd lab && $(GO) test ./skew -count=1 -v -timeout 0 -parallel 1 -skew.all
+	cd lab && $(skew_tests)
 
 # How long each fuzz target of the product runs.
 FUZZTIME ?= 30s
