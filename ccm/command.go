@@ -93,7 +93,7 @@ func (p *program) command() *cobra.Command {
 		if defaults != nil {
 			return defaults
 		}
-		if err := p.setUpLogging(flags, logOptions); err != nil {
+		if err := p.setUpLogging(logOptions); err != nil {
 			return err
 		}
 		cliflag.PrintFlags(flags)
@@ -143,7 +143,7 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 	)
 	global := sets.FlagSet("global")
 	addVersionFlag(global)
-	if !p.ownLogging || !hasFlag(p.flags, "logging-format") {
+	if !p.hasLoggingFlags() {
 		logsapi.AddFlags(logOptions, global)
 	}
 	globalflag.AddGlobalFlags(global, cmd.Name(), logs.SkipLoggingConfigurationFlags())
@@ -178,24 +178,30 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 }
 
 // setUpLogging sets up a logger that masks. One that the author of a builder's program has set up before is masked.
-func (p *program) setUpLogging(flags *pflag.FlagSet, logOptions *logsapi.LoggingConfiguration) error {
-	if !p.ownLogging || !logging.IsSet() {
+func (p *program) setUpLogging(logOptions *logsapi.LoggingConfiguration) error {
+	if !p.ownLogging {
+		return logging.Apply(logOptions, utilfeature.DefaultFeatureGate)
+	}
+	if !logging.IsSet() {
 		err := logging.Apply(logOptions, utilfeature.DefaultFeatureGate)
-		if err == nil || !p.ownLogging || len(logsapi.Validate(logOptions, utilfeature.DefaultFeatureGate, nil)) > 0 {
+		if err == nil || len(logsapi.Validate(logOptions, utilfeature.DefaultFeatureGate, nil)) > 0 {
 			return err
 		} // what is valid is refused if another configuration was applied before
 	}
 	logging.Mask()
-	if flags.Lookup("logging-format") == nil || hasFlag(p.flags, "logging-format") {
-		return nil // the flags are the author's, and were applied
+	if p.hasLoggingFlags() {
+		return nil // they were applied
 	}
 	return logging.SetVerbosity(logOptions)
 }
 
-func hasFlag(sets cliflag.NamedFlagSets, name string) bool {
-	for _, set := range sets.FlagSets {
-		if set.Lookup(name) != nil {
-			return true
+// hasLoggingFlags reports whether the flags of logging are the author's.
+func (p *program) hasLoggingFlags() bool {
+	if p.ownLogging {
+		for _, set := range p.flags.FlagSets {
+			if set.Lookup("logging-format") != nil {
+				return true
+			}
 		}
 	}
 	return false

@@ -263,10 +263,11 @@ func (p *process) group(lease string) *group {
 // equip gives each group its clients and its cloud, behind its fence, and makes its InitFuncs with them. A constructor
 // that may assert the provider's type gets the provider itself, which asks the fences at its transport if it can.
 func (p *process) equip(shell *cloud.Guard, provider cloudprovider.Interface) error {
+	fences := p.fences()
 	if fenced, ok := provider.(interface{ UseFences(...*election.Fence) }); ok { // it asks them before each request
-		fenced.UseFences(p.fences()...)
+		fenced.UseFences(fences...)
 	}
-	p.initFences.set(p.fences())
+	p.initFences.set(fences)
 	if err := p.fenceEmbedding(); err != nil {
 		return err
 	}

@@ -82,7 +82,8 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		&f.Options.DisableInTree,
 		"disable-in-tree",
 		false,
-		"switch the in-tree providers off in what becomes external, by feature gates (1.22 to 1.28): nothing can fall back to them but by a rollback",
+		"switch the in-tree providers off in what becomes external, by feature gates (1.22 to 1.28): "+
+			"nothing can fall back to them but by a rollback",
 	)
 	fl.BoolVar(
 		&f.Options.ReplaceHosts,

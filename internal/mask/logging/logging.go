@@ -34,7 +34,9 @@ func Apply(c *logsapi.LoggingConfiguration, gate featuregate.FeatureGate) error 
 	if isSame(before, klog.Background().GetSink()) { // the same configuration was applied before
 		return nil
 	}
-	maskSet(contextual)
+	putMask(contextual)
+	klog.EnableContextualLogging(contextual)
+	slog.SetDefault(slog.New(logr.ToSlogHandler(klog.Background())))
 	return nil
 }
 
@@ -49,7 +51,7 @@ func Mask() {
 	switch {
 	case mask.IsMasked(klog.Background()):
 	case IsSet():
-		setMasked(true)
+		putMask(true)
 	default:
 		klog.SetLogFilter(filter{})
 	}
@@ -84,14 +86,8 @@ func (filter) FilterS(message string, values []any) (string, []any) {
 	return mask.Text(message), mask.LogValues(values)
 }
 
-func maskSet(contextual bool) {
-	setMasked(contextual)
-	klog.EnableContextualLogging(contextual)
-	slog.SetDefault(slog.New(logr.ToSlogHandler(klog.Background())))
-}
-
-// setMasked puts a logger that masks in front of the one that is set.
-func setMasked(contextual bool) {
+// putMask puts a logger that masks in front of the one that is set.
+func putMask(contextual bool) {
 	logger := klog.Background()
 	options := []klog.LoggerOption{klog.ContextualLogger(contextual)}
 	if writer, ok := logger.GetSink().(textlogger.KlogBufferWriter); ok {
