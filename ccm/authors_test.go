@@ -20,7 +20,6 @@ import (
 	"k8s.io/cloud-provider/names"
 	"k8s.io/cloud-provider/options"
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/component-base/configz"
 	genericcontrollermanager "k8s.io/controller-manager/app"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
@@ -389,27 +388,19 @@ func TestClientsOfInitCloudAskTheFencesThatThereAreLater(t *testing.T) {
 		if standby {
 			server.Put(t, held(mainLeaseName, "another"))
 		}
-		opts, url := servingOptions(t)
 		var made *config.CompletedConfig
 		write := func(name string) error {
 			_, err := made.ClientBuilder.ClientOrDie("mine").CoreV1().ConfigMaps("default").Create(
 				t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			return err
 		}
-		inside, stop := make(chan error, 1), make(chan struct{})
+		inside := make(chan error, 1)
 		w := newWorker("work")
-		command := NewCloudControllerManagerCommand(opts, func(c *config.CompletedConfig) cloudprovider.Interface {
+		m := libraries[1].startWith(t, server, func(c *config.CompletedConfig) cloudprovider.Interface {
 			made = c
 			inside <- write("inside")
 			return &authored{}
-		}, map[string]app.ControllerInitFuncConstructor{"work": w.constructor()}, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stop)
-		command.SetArgs([]string{
-			"--cloud-provider=test", "--kubeconfig=" + server.Kubeconfig(t), "--webhook-secure-port=0",
-			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms",
-		})
-		command.SilenceUsage, command.SilenceErrors = true, true
-		m := &manager{t: t, url: url, stop: func() { close(stop) }, ended: make(chan error, 1)}
-		go func() { m.ended <- command.ExecuteContext(t.Context()) }()
+		}, map[string]app.ControllerInitFuncConstructor{"work": w.constructor()})
 		if err := receive(t, inside); err != nil {
 			t.Errorf("InitCloudFunc cannot write: %v", err)
 		}
@@ -431,9 +422,7 @@ func TestWhatInitCloudChangesOfItsConfigurationCounts(t *testing.T) {
 	for _, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
 			seen := make(chan string, 1)
-			opts, _ := servingOptions(t)
-			stop, ended := make(chan struct{}), make(chan error, 1)
-			command := l.command(opts, func(c *config.CompletedConfig) cloudprovider.Interface {
+			m := l.startWith(t, newAuthorsServer(t), func(c *config.CompletedConfig) cloudprovider.Interface {
 				c.ComponentConfig.KubeCloudShared.ClusterName = "from-cloud-config"
 				c.ComponentConfig.Generic.Controllers = []string{"*", "-off"}
 				return &authored{}
@@ -448,18 +437,11 @@ func TestWhatInitCloudChangesOfItsConfigurationCounts(t *testing.T) {
 					t.Error("a controller is started that InitCloudFunc has turned off")
 					return true
 				}),
-			}, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stop)
-			command.SetArgs([]string{
-				"--cloud-provider=test", "--kubeconfig=" + newAuthorsServer(t).Kubeconfig(t), "--webhook-secure-port=0", "--leader-elect=false",
-			})
-			command.SilenceUsage, command.SilenceErrors = true, true
-			go func() { ended <- command.ExecuteContext(context.Background()) }()
-			t.Cleanup(func() { configz.Delete(ConfigzName) }) // upstream leaves it
+			}, l.alone()...)
 			if got := receive(t, seen); got != "from-cloud-config" {
 				t.Errorf("a constructor sees the cluster %q", got)
 			}
-			close(stop)
-			if err := receive(t, ended); err != nil {
+			if err := m.end(); err != nil {
 				t.Error(err)
 			}
 		})

@@ -54,12 +54,24 @@ func (l library) start(
 	args ...string,
 ) *manager {
 	t.Helper()
+	return l.startWith(t, server, func(*config.CompletedConfig) cloudprovider.Interface { return cloud }, constructors, args...)
+}
+
+// startWith is start with a function that makes the provider.
+func (l library) startWith(
+	t *testing.T,
+	server *apitest.Server,
+	initCloud app.InitCloudFunc,
+	constructors map[string]app.ControllerInitFuncConstructor,
+	args ...string,
+) *manager {
+	t.Helper()
 	opts, url := servingOptions(t)
 	stopped := make(chan struct{})
 	m := &manager{t: t, url: url, stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan error, 1)}
 	command := l.command(
 		opts,
-		func(*config.CompletedConfig) cloudprovider.Interface { return cloud },
+		initCloud,
 		constructors,
 		names.CCMControllerAliases(),
 		cliflag.NamedFlagSets{},

@@ -3,7 +3,6 @@ package ccm
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -73,10 +71,10 @@ func TestWebhooksAreServedOnStandby(t *testing.T) {
 			t.Cleanup(func() { configz.Delete(ConfigzName) }) // upstream leaves it
 			var review admissionv1.AdmissionReview
 			var status int
-			var body []byte
+			var body string
 			await(t, func() bool {
 				status, body = ask(t, address.String()+"/refusing")
-				return status == http.StatusOK && json.Unmarshal(body, &review) == nil
+				return status == http.StatusOK && json.Unmarshal([]byte(body), &review) == nil
 			}, func() string { return fmt.Sprintf("the webhook answers %d %s", status, body) })
 			if r := review.Response; r == nil || r.Allowed || r.UID != "some" || r.Result.Message != "web is refused" {
 				t.Errorf("the webhook answers %+v", r)
@@ -152,7 +150,7 @@ func ownAddress(t *testing.T) *net.TCPAddr {
 }
 
 // ask sends an admission review, and returns the status and the body, or 0 while nothing is served.
-func ask(t *testing.T, url string) (int, []byte) {
+func ask(t *testing.T, url string) (int, string) {
 	t.Helper()
 	body, err := json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
@@ -161,12 +159,5 @@ func ask(t *testing.T, url string) (int, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	response, err := client.Post("https://"+url, "application/json", bytes.NewReader(body))
-	if err != nil {
-		return 0, nil
-	}
-	defer response.Body.Close()
-	answer, _ := io.ReadAll(response.Body)
-	return response.StatusCode, answer
+	return answerOf(anyCertificate.Post("https://"+url, "application/json", bytes.NewReader(body)))
 }

@@ -404,7 +404,7 @@ func failureScenariosOfServices(web []runtime.Object) []Scenario {
 		},
 		{
 			Meant: ComparedWithWhatShouldBe, Where: []string{"objects"},
-			Name:   "the status is written, and the Service is said to be gone",
+			Name:   "the status is written, and the answer is that there is no such Service",
 			Before: append([]runtime.Object{NewService("api", withFinalizer)}, web[:2]...),
 			Fails:  failAPIOnce("patch services", apierrors.NewNotFound(servicesResource.GroupResource(), "api")),
 		},

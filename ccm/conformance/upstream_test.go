@@ -13,8 +13,8 @@ import (
 	"k8s.io/cloud-provider/names"
 )
 
-// place is where a test of upstream's is told here: the beginnings of scenarios' names, each of which has to be one. A test
-// without scenarios asks functions that no constructor leads to, and has the reason.
+// place is which scenarios cover a test of upstream's: the beginnings of their names. A test without scenarios asks functions
+// that no constructor leads to, and has the reason.
 type place struct {
 	scenarios []string
 	reason    string
@@ -37,13 +37,13 @@ var upstreamsTests = map[string]map[string]place{
 		"TestNodesNotEqual": by("a node changes: it has another provider ID", "a node changes: it has a provider ID at last",
 			"a node without provider ID goes, and another comes"),
 		"TestProcessServiceCreateOrUpdate":         by("a Service is created", "a Service changes: port", "a Service becomes one of type LoadBalancer"),
-		"TestProcessServiceCreateOrUpdateK8sError": by("the status is written into a conflict", "the status is written, and the Service is said to be gone"),
+		"TestProcessServiceCreateOrUpdateK8sError": by("the status is written into a conflict", "the status is written, and the answer is that there is no such Service"),
 		"TestSyncService":                          by("a Service is created", "a Service is deleted"),
 		"TestProcessServiceDeletion":               by("a Service is deleted", "EnsureLoadBalancerDeleted always fails"),
 		"TestNeedsCleanup":                         by("a Service with finalizer that is being deleted", "a Service with finalizer that wants no load balancer any more"),
 		"TestSlowNodeSync":                         by("a node comes while UpdateLoadBalancer takes long", "a Service comes while UpdateLoadBalancer takes long"),
 		"TestNeedsUpdate":                          by("a Service changes: "),
-		"TestServiceCache":                         not("the cache is upstream's own; what it is for is told by the scenarios of Services"),
+		"TestServiceCache":                         not("the cache is upstream's own; the scenarios of Services cover what it is for"),
 		"TestAddFinalizer":                         by("a Service with finalizer that wants its load balancer", "a Service with a port of TCP"),
 		"TestRemoveFinalizer":                      by("a Service is deleted", "the finalizer cannot be removed once"),
 		"TestPatchStatus":                          by("the address is kept when the cloud says the same", "the cloud gives another address", "the cloud gives no address any more"),
@@ -101,11 +101,11 @@ func TestEachOfUpstreamsTestsIsTold(t *testing.T) {
 			}
 			for _, first := range where.scenarios {
 				if !slices.ContainsFunc(scenarios[controller], func(name string) bool { return strings.HasPrefix(name, first) }) {
-					t.Errorf("%s is told by %q, and no scenario of %s begins with that", test, first, controller)
+					t.Errorf("%s names the scenarios %q, and none of %s begins with that", test, first, controller)
 				}
 			}
 			if listed && len(where.scenarios) == 0 && where.reason == "" {
-				t.Errorf("%s is told nowhere, for no reason", test)
+				t.Errorf("%s has neither scenarios nor a reason", test)
 			}
 		}
 		for test := range here {
