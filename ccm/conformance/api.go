@@ -37,9 +37,18 @@ type apiServer struct {
 	mu       sync.Mutex
 	version  int
 	made     int // Nodes and Services: their UIDs are the same in both runs
+	history  []change
 	failures failures
 	writes   []string // "patch nodes n"
 	events   []string // "Normal Synced n", each once, in the order in which it was first told
+}
+
+// change is what a watch tells that begins before it. The tracker forgets deletions: one between a list and its watch
+// would leave the object in an informer's cache for good, and chance would decide whether it is.
+type change struct {
+	watch.Event
+	resource schema.GroupVersionResource
+	version  int
 }
 
 func newAPIServer() *apiServer {
@@ -50,11 +59,7 @@ func newAPIServer() *apiServer {
 	a.client.AddReactor("*", "*", a.react)
 	a.client.AddReactor("*", "*", clienttesting.ObjectReaction(a.tracker))
 	a.client.AddWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		options := metav1.ListOptions{}
-		if asked, ok := action.(clienttesting.WatchActionImpl); ok {
-			options = asked.ListOptions
-		}
-		stream, err := a.tracker.Watch(action.GetResource(), action.GetNamespace(), options)
+		stream, err := a.watch(action)
 		return true, stream, err
 	})
 	return a
@@ -80,11 +85,11 @@ func access(o runtime.Object) metav1.Object {
 // react answers what the tracker would answer otherwise than an API server.
 func (a *apiServer) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	resource, verb := action.GetResource().Resource, action.GetVerb()
-	if verb == "list" || verb == "watch" {
-		return false, nil, nil
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if asked, ok := action.(clienttesting.ListActionImpl); ok {
+		return a.list(asked)
+	}
 	if resource == "events" {
 		return true, a.keepEvent(action), nil
 	}
@@ -103,6 +108,50 @@ func (a *apiServer) react(action clienttesting.Action) (bool, runtime.Object, er
 		return a.delete(asked)
 	}
 	return false, nil, nil
+}
+
+// list tells the version of what it gives, so that a watch goes on from there. The lock is held.
+func (a *apiServer) list(asked clienttesting.ListActionImpl) (bool, runtime.Object, error) {
+	list, err := a.tracker.List(asked.GetResource(), asked.GetKind(), asked.GetNamespace())
+	if err != nil {
+		return true, nil, err
+	}
+	access, err := meta.ListAccessor(list)
+	if err != nil {
+		return true, nil, err
+	}
+	access.SetResourceVersion(strconv.Itoa(a.version))
+	return true, list, nil
+}
+
+// watch tells every change after the version that is asked for, none left out and none twice.
+func (a *apiServer) watch(action clienttesting.Action) (watch.Interface, error) {
+	asked, ok := action.(clienttesting.WatchActionImpl)
+	if !ok {
+		return nil, fmt.Errorf("a watch of the kind %T is not known here", action)
+	}
+	from, err := strconv.Atoi(asked.ListOptions.ResourceVersion)
+	if err != nil {
+		return nil, fmt.Errorf("a watch of %s without a list before it: %w", asked.GetResource().Resource, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	stream, err := a.tracker.Watch(asked.GetResource(), asked.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	behind, ok := stream.(*watch.RaceFreeFakeWatcher)
+	if !ok {
+		return nil, fmt.Errorf("the tracker gives a watch of the kind %T", stream)
+	}
+	for _, c := range a.history {
+		elsewhere := c.resource != asked.GetResource() ||
+			asked.GetNamespace() != "" && asked.GetNamespace() != access(c.Object).GetNamespace()
+		if c.version > from && !elsewhere {
+			behind.Action(c.Type, c.Object.DeepCopyObject())
+		}
+	}
+	return stream, nil
 }
 
 // keepEvent notes an event once, as an API server has one object for what happens repeatedly.
@@ -221,7 +270,7 @@ func keepWhatIsApart(status bool, o, old runtime.Object) {
 func (a *apiServer) putObject(resource schema.GroupVersionResource, o runtime.Object, fresh bool) error {
 	object := access(o)
 	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
-		return a.tracker.Delete(resource, object.GetNamespace(), object.GetName())
+		return a.erase(resource, o)
 	}
 	a.version++
 	object.SetResourceVersion(strconv.Itoa(a.version))
@@ -232,9 +281,24 @@ func (a *apiServer) putObject(resource schema.GroupVersionResource, o runtime.Ob
 		object.SetUID(types.UID(fmt.Sprintf("uid-%s-%d", object.GetName(), a.made)))
 	}
 	if fresh {
-		return a.tracker.Create(resource, o.DeepCopyObject(), object.GetNamespace())
+		return a.keepChange(watch.Added, resource, o, a.tracker.Create(resource, o.DeepCopyObject(), object.GetNamespace()))
 	}
-	return a.tracker.Update(resource, o.DeepCopyObject(), object.GetNamespace())
+	return a.keepChange(watch.Modified, resource, o, a.tracker.Update(resource, o.DeepCopyObject(), object.GetNamespace()))
+}
+
+// erase ends an object, which is a change as any other. The lock is held.
+func (a *apiServer) erase(resource schema.GroupVersionResource, o runtime.Object) error {
+	a.version++
+	return a.keepChange(watch.Deleted, resource, o, a.tracker.Delete(resource, access(o).GetNamespace(), access(o).GetName()))
+}
+
+// keepChange keeps what a later watch may have to tell, unless it has failed. The lock is held.
+func (a *apiServer) keepChange(kind watch.EventType, resource schema.GroupVersionResource, o runtime.Object, err error) error {
+	if err == nil {
+		event := watch.Event{Type: kind, Object: o.DeepCopyObject()}
+		a.history = append(a.history, change{Event: event, resource: resource, version: a.version})
+	}
+	return err
 }
 
 func (a *apiServer) delete(asked clienttesting.DeleteActionImpl) (bool, runtime.Object, error) {
@@ -250,7 +314,7 @@ func (a *apiServer) delete(asked clienttesting.DeleteActionImpl) (bool, runtime.
 		}
 	}
 	a.writes = append(a.writes, "delete "+asked.GetResource().Resource+" "+asked.GetName())
-	return true, old, a.tracker.Delete(asked.GetResource(), asked.GetNamespace(), asked.GetName())
+	return true, old, a.erase(asked.GetResource(), old)
 }
 
 // add creates an object, past clients.
@@ -265,6 +329,11 @@ func (a *apiServer) changeObject(resource schema.GroupVersionResource, ns, name 
 	change func(runtime.Object)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.changeLocked(resource, ns, name, change)
+}
+
+func (a *apiServer) changeLocked(resource schema.GroupVersionResource, ns, name string,
+	change func(runtime.Object)) error {
 	old, err := a.tracker.Get(resource, ns, name)
 	if err != nil {
 		return err
@@ -276,14 +345,16 @@ func (a *apiServer) changeObject(resource schema.GroupVersionResource, ns, name 
 
 // remove deletes an object as a user does: what has a finalizer waits for it.
 func (a *apiServer) remove(resource schema.GroupVersionResource, ns, name string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	o, err := a.tracker.Get(resource, ns, name)
 	if err != nil {
 		return err
 	}
 	if len(access(o).GetFinalizers()) == 0 {
-		return a.tracker.Delete(resource, ns, name)
+		return a.erase(resource, o)
 	}
-	return a.changeObject(resource, ns, name, func(o runtime.Object) {
+	return a.changeLocked(resource, ns, name, func(o runtime.Object) {
 		now := metav1.NewTime(time.Now())
 		access(o).SetDeletionTimestamp(&now)
 	})

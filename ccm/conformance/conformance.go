@@ -189,10 +189,6 @@ func observe(t *testing.T, l library, s Scenario, newProvider func() cloudprovid
 			w.Pass(rest)
 		}
 		o = w.observed()
-		// Upstream's looks again before its cache shows that the node has gone, as chance has it.
-		if l.name == upstreams.name && s.Fails == nil {
-			o.Events = slices.DeleteFunc(o.Events, func(e string) bool { return strings.Contains(e, " DeletingNodeFailed ") })
-		}
 		w.stop()
 	})
 	for series, value := range counted(t) {

@@ -122,6 +122,7 @@ func (m *authorsManager) start(t *testing.T) {
 	t.Cleanup(func() {
 		m.stop()
 		configz.Delete("cloudcontrollermanager.config.k8s.io") // upstream leaves it
+		logNothing()                                           // a manager's flags have set its own logger
 	})
 }
 

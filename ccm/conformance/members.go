@@ -235,9 +235,12 @@ func nodeScenariosOfServices(web []runtime.Object) (all []Scenario) {
 			Name: "a node goes and comes back", Before: web, Steps: []func(*World){deleteNode("b"), putAll(NewMember("b"))},
 		},
 		Scenario{
-			Name:   "a node without provider ID goes, and another comes",
+			// Both happen during a call: else chance decides whether the cloud is called between them.
+			Name: "a node without provider ID goes, and another comes", Cloud: slowUpdates,
 			Before: []runtime.Object{NewMember("a"), NewMember("b", withID("")), NewService("web")},
-			Steps:  []func(*World){func(w *World) { w.DeleteNode("b"); w.Put(NewMember("c", withID(""))) }},
+			Steps: []func(*World){
+				putAll(NewMember("d")), func(w *World) { w.DeleteNode("b"); w.Put(NewMember("c", withID(""))) }, pass(10 * time.Minute),
+			},
 		},
 		Scenario{
 			Name: "a node comes, and a Service keeps traffic local", Before: []runtime.Object{NewMember("a"), local},
