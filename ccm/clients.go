@@ -158,10 +158,25 @@ type laterTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t laterTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if fences := t.later.fences.Load(); fences != nil {
+	passes, _ := request.Context().Value(passingKey{}).(bool)
+	if fences := t.later.fences.Load(); fences != nil && !passes {
 		return election.TransportOfAny(*fences, t.next).RoundTrip(request)
 	}
 	return t.next.RoundTrip(request)
+}
+
+// passLaterFences marks requests of clients of the process, which are made of the configuration that InitCloudFunc has
+// changed. They have a fence of their own, or are those of the leases.
+func passLaterFences(next http.RoundTripper) http.RoundTripper { return passing{next} }
+
+type (
+	passing    struct{ next http.RoundTripper }
+	passingKey struct{}
+)
+
+// RoundTrip implements http.RoundTripper.
+func (p passing) RoundTrip(request *http.Request) (*http.Response, error) {
+	return p.next.RoundTrip(request.WithContext(context.WithValue(request.Context(), passingKey{}, true)))
 }
 
 // tokenCheckPeriod is how often the age of the token is looked at, and how long a renewal that failed is waited with.

@@ -93,7 +93,7 @@ func (p *program) command() *cobra.Command {
 		if defaults != nil {
 			return defaults
 		}
-		if err := p.setUpLogging(logOptions); err != nil {
+		if err := p.setUpLogging(logOptions, flags); err != nil {
 			return err
 		}
 		cliflag.PrintFlags(flags)
@@ -177,22 +177,43 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 	})
 }
 
-// setUpLogging sets up a logger that masks. One that the author of a builder's program has set up before is masked.
-func (p *program) setUpLogging(logOptions *logsapi.LoggingConfiguration) error {
+// setUpLogging sets up a logger that masks. One that the author of a builder's program has set up before is masked, and
+// the author can apply a configuration later. Upstream's builder applies none.
+func (p *program) setUpLogging(logOptions *logsapi.LoggingConfiguration, flags *pflag.FlagSet) error {
 	if !p.ownLogging {
 		return logging.Apply(logOptions, utilfeature.DefaultFeatureGate)
 	}
+	isOurs := !p.hasLoggingFlags()
 	if !logging.IsSet() {
-		err := logging.Apply(logOptions, utilfeature.DefaultFeatureGate)
-		if err == nil || len(logsapi.Validate(logOptions, utilfeature.DefaultFeatureGate, nil)) > 0 {
-			return err
-		} // what is valid is refused if another configuration was applied before
+		if isOurs && asksForFormat(flags) {
+			err := logging.Apply(logOptions, utilfeature.DefaultFeatureGate)
+			if err == nil || len(logsapi.Validate(logOptions, utilfeature.DefaultFeatureGate, nil)) > 0 {
+				return err
+			} // what is valid is refused if another configuration was applied before
+		} else {
+			logging.UseText()
+		}
 	}
 	logging.Mask()
-	if p.hasLoggingFlags() {
-		return nil // they were applied
+	var errs []error
+	if isOurs && flags.Changed("v") {
+		errs = append(errs, logging.SetVerbosity(logOptions))
 	}
-	return logging.SetVerbosity(logOptions)
+	if isOurs && flags.Changed("vmodule") {
+		errs = append(errs, logging.SetFileVerbosity(logOptions))
+	}
+	return errors.Join(errs...)
+}
+
+// asksForFormat reports whether a flag of logging other than those of verbosity is given.
+func asksForFormat(flags *pflag.FlagSet) bool {
+	known := pflag.NewFlagSet("", pflag.ContinueOnError)
+	logsapi.AddFlags(logs.NewOptions(), known)
+	isGiven := false
+	known.VisitAll(func(f *pflag.Flag) {
+		isGiven = isGiven || f.Name != "v" && f.Name != "vmodule" && flags.Changed(f.Name)
+	})
+	return isGiven
 }
 
 // hasLoggingFlags reports whether the flags of logging are the author's.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	"k8s.io/cloud-provider/app/config"
@@ -477,6 +478,8 @@ type group struct {
 	config *config.CompletedConfig
 	cloud  cloudprovider.Interface
 	inits  map[string]InitFunc
+	// events is the broadcaster of the lease's own, which constructors may not have got.
+	events record.EventBroadcaster
 	// of InitFuncs, as upstream has them next to SharedInformers; nil before the lease is won
 	informers informers.SharedInformerFactory
 	// alone is that the lease is contended for though no controller runs under it, for the provider's own loops.

@@ -61,7 +61,9 @@ func (p *process) lead(ctx context.Context, g *group) {
 		}
 	}
 	p.warm.Start(p.ended)
-	p.config.SharedInformers.Start(p.ended)
+	for _, factory := range p.shared {
+		factory.Start(p.ended)
+	}
 	g.informers.Start(p.ended)
 	controllerContext.ObjectOrMetadataInformerFactory.Start(p.ended)
 	close(controllerContext.InformersStarted)

@@ -2,6 +2,9 @@ package ccm
 
 import (
 	"errors"
+	"flag"
+	"log"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -122,6 +125,82 @@ func TestABuildersAuthorSetsUpLogging(t *testing.T) {
 	}
 }
 
+// What an author has chosen in main is kept, and a configuration can still be applied in InitCloudFunc.
+func TestABuildersAuthorChoosesWhatIsLogged(t *testing.T) {
+	for _, l := range []struct {
+		name    string
+		builder func() commandBuilder
+	}{{"upstream", func() commandBuilder { return app.NewBuilder() }}, {"ours", func() commandBuilder { return NewBuilder() }}} {
+		for name, c := range map[string]struct {
+			main, initCloud func() error
+			want            string
+		}{
+			"verbosity": {func() error {
+				set := flag.NewFlagSet("", flag.ContinueOnError)
+				klog.InitFlags(set)
+				return set.Set("v", "4")
+			}, func() error {
+				klog.V(4).InfoS("At four")
+				return nil
+			}, `"At four"`},
+			"slog": {func() error {
+				slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug})))
+				return nil
+			}, func() error {
+				slog.Debug("By slog")
+				return nil
+			}, `"msg":"By slog"`},
+			"configuration": {func() error { return nil }, func() error {
+				options := logs.NewOptions()
+				options.Format = "json"
+				err := logsapi.ValidateAndApply(options, nil)
+				klog.InfoS("As JSON")
+				return err
+			}, `"msg":"As JSON"`},
+		} {
+			t.Run(l.name+" "+name, func(t *testing.T) {
+				out := inProcess(t, func(t *testing.T) {
+					if err := c.main(); err != nil {
+						t.Error(err)
+					}
+					runBuilt(t, l.builder(), func() {
+						if err := c.initCloud(); err != nil {
+							t.Error(err)
+						}
+					})
+				})
+				if !strings.Contains(out, c.want) {
+					t.Errorf("%s is not logged:\n%s", c.want, mask.Lines(out))
+				}
+			})
+		}
+	}
+}
+
+// runBuilt runs a builder's program until its InitCloudFunc has done something.
+func runBuilt(t *testing.T, b commandBuilder, initCloud func()) {
+	t.Helper()
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingError
+	stop, reached := make(chan struct{}), make(chan struct{}, 1)
+	close(stop)
+	b.SetStopChannel(stop)
+	b.RegisterController("mine", idleController(), nil)
+	b.SetCloudInitializer(func(*config.CompletedConfig) cloudprovider.Interface {
+		initCloud()
+		reached <- struct{}{}
+		return &authored{}
+	})
+	command := b.BuildCommand()
+	command.SetArgs([]string{
+		"--cloud-provider=test", "--kubeconfig=" + newAuthorsServer(t).Kubeconfig(t), "--secure-port=0", "--webhook-secure-port=0", "--leader-elect=false",
+	})
+	if err := command.Execute(); err != nil {
+		t.Error(err)
+	}
+	receive(t, reached)
+	klog.Flush()
+}
+
 // logged runs a program whose author has set up logging as JSON.
 func logged(t *testing.T, b commandBuilder, flags, contextual bool, planted error) {
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingError
@@ -142,6 +221,8 @@ func logged(t *testing.T, b commandBuilder, flags, contextual bool, planted erro
 	reached := make(chan struct{}, 1)
 	b.SetCloudInitializer(func(*config.CompletedConfig) cloudprovider.Interface {
 		klog.ErrorS(planted, "Asking the cloud")
+		slog.Error("Asking the cloud by slog", "err", planted)
+		log.Print("asking the cloud by the package log: ", planted)
 		reached <- struct{}{}
 		return &authored{}
 	})

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
@@ -41,19 +42,23 @@ type process struct {
 	// got: see Run.
 	handlers  map[string]WebhookHandler
 	embedding *config.Config
-	// initConfig is what initCloud gets, with the fences that there are once it has returned.
+	// initConfig is what initCloud gets, with the fences that there are once it has returned. Replaced is what it has put
+	// its own in place of, for the constructors; nil elsewhere.
 	initConfig *config.CompletedConfig
 	initFences laterFences
+	initEvents record.EventBroadcaster
+	replaced   config.Config
 
 	health                   []*endpoint // /healthz and /livez
 	ready                    *endpoint
 	started, caches, answers *state
 
-	configShown bool
+	shown *configz.Config // nil where another manager of the program is at /configz
 
-	early bool                            // the provider is started before a lease is held
-	warm  informers.SharedInformerFactory // the caches of our own controllers
-	start *providerStart
+	early  bool                              // the provider is started before a lease is held
+	warm   informers.SharedInformerFactory   // the caches of our own controllers
+	shared []informers.SharedInformerFactory // SharedInformers, and what constructors have put in their place
+	start  *providerStart
 
 	groups []*group
 	made   cloudprovider.Interface // nil before
@@ -67,6 +72,7 @@ func (p *process) run(ctx context.Context) error {
 	ctx, p.fail = context.WithCancelCause(ctx)
 	defer p.fail(nil)
 	p.ended, p.start, p.warm = make(chan struct{}), newProviderStart(), p.newWarmInformers()
+	p.shared = []informers.SharedInformerFactory{p.config.SharedInformers}
 	controllersmetrics.Register()
 	stopEvents := p.recordEvents()
 	defer stopEvents()
@@ -80,7 +86,7 @@ func (p *process) run(ctx context.Context) error {
 	p.start.end()
 	p.finish(ctx, err)
 	close(p.ended)
-	if p.configShown {
+	if p.shown != nil {
 		configz.Delete(ConfigzName)
 	}
 	if errors.Is(err, election.ErrLost) {
@@ -165,6 +171,8 @@ func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error)
 	if p.initConfig, err = fenced(p.config, p.initFences.wrap); err != nil {
 		return nil, err
 	}
+	given := *p.initConfig.Config
+	p.initEvents = given.EventBroadcaster
 	made := make(chan cloudprovider.Interface, 1)
 	go func() {
 		defer close(made)
@@ -174,7 +182,9 @@ func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error)
 	case <-ctx.Done():
 		return nil, nil
 	case provider := <-made:
-		p.takeOver()
+		if err := p.takeOver(given); err != nil {
+			return nil, err
+		}
 		if provider == nil {
 			return nil, errors.New(
 				"the program has made no cloud provider: --cloud-provider names one that it does not have, or one that is external to it",
@@ -184,18 +194,46 @@ func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error)
 	}
 }
 
-// takeOver keeps what InitCloudFunc has changed of its configuration, as upstream's has one configuration for all. The
-// process has its own clients all the same, since those of InitCloudFunc ask the fences.
-func (p *process) takeOver() {
+// takeOver keeps what InitCloudFunc has changed of the configuration that it was given, as upstream's has one
+// configuration for all. The process has its own clients all the same, since those of InitCloudFunc ask the fences.
+// Constructors get what was put in the place of a client, a broadcaster or a recorder.
+func (p *process) takeOver(given config.Config) error {
 	own, changed := p.config.Config, *p.initConfig.Config
 	if _, handedOut := changed.ClientBuilder.(builder); handedOut {
 		changed.ClientBuilder = own.ClientBuilder
 	}
+	p.replaced = replacedIn(changed, given)
+	if p.replaced.EventBroadcaster != nil {
+		p.replaced.EventBroadcaster.StartStructuredLogging(0)
+		p.replaced.EventBroadcaster.StartRecordingToSink(events.Sink(given.Client.CoreV1()))
+	}
 	changed.Client, changed.VersionedClient = own.Client, own.VersionedClient
 	changed.EventBroadcaster, changed.EventRecorder = own.EventBroadcaster, own.EventRecorder
-	own.Kubeconfig.QPS, own.Kubeconfig.Burst = changed.Kubeconfig.QPS, changed.Kubeconfig.Burst
+	*own.Kubeconfig = *changed.Kubeconfig // in its place, since the ClientBuilder has it too
+	own.Kubeconfig.Wrap(passLaterFences)
 	changed.Kubeconfig = own.Kubeconfig
 	*own = changed
+	explicit := p.settings.explicitRoutePeriod
+	p.settings.readShared(own.ComponentConfig.KubeCloudShared)
+	p.settings.explicitRoutePeriod = p.settings.explicitRoutePeriod || explicit
+	return p.showConfig()
+}
+
+// replacedIn is what of a configuration is not as it was given: clients, broadcaster and recorder.
+func replacedIn(changed, given config.Config) (out config.Config) {
+	if changed.Client != given.Client {
+		out.Client = changed.Client
+	}
+	if changed.VersionedClient != given.VersionedClient {
+		out.VersionedClient = changed.VersionedClient
+	}
+	if changed.EventBroadcaster != given.EventBroadcaster {
+		out.EventBroadcaster = changed.EventBroadcaster
+	}
+	if changed.EventRecorder != given.EventRecorder {
+		out.EventRecorder = changed.EventRecorder
+	}
+	return out
 }
 
 // elect returns the elector of the groups' leases and gives the groups their fences. It is nil without leader election.
@@ -271,11 +309,14 @@ func (p *process) equip(shell *cloud.Guard, provider cloudprovider.Interface) er
 	if err := p.fenceEmbedding(); err != nil {
 		return err
 	}
+	p.shared = []informers.SharedInformerFactory{p.config.SharedInformers}
 	for _, g := range p.groups {
 		var err error
 		if g.config, err = fenced(p.config, fencedBy(g.fence)); err != nil {
 			return err
 		}
+		g.events = g.config.EventBroadcaster
+		useReplaced(g.config.Config, p.replaced)
 		g.cloud, g.inits = shell.For(g.fence), map[string]InitFunc{}
 		for _, name := range g.controllers {
 			c := p.constructors[name]
@@ -284,9 +325,29 @@ func (p *process) equip(shell *cloud.Guard, provider cloudprovider.Interface) er
 				given = g.cloud
 			}
 			g.inits[name] = c.Constructor(c.InitContext, g.config, given)
+			if factory := g.config.SharedInformers; factory != p.config.SharedInformers { // for those that follow, too
+				p.config.SharedInformers = factory
+				p.shared = append(p.shared, factory)
+			}
 		}
 	}
 	return nil
+}
+
+// useReplaced puts into a configuration what InitCloudFunc has put in the place of its own.
+func useReplaced(c *config.Config, replaced config.Config) {
+	if replaced.Client != nil {
+		c.Client = replaced.Client
+	}
+	if replaced.VersionedClient != nil {
+		c.VersionedClient = replaced.VersionedClient
+	}
+	if replaced.EventBroadcaster != nil {
+		c.EventBroadcaster = replaced.EventBroadcaster
+	}
+	if replaced.EventRecorder != nil {
+		c.EventRecorder = replaced.EventRecorder
+	}
 }
 
 // warmUp starts what leader and standby have in common: the caches, and the provider if it is started early. It is
@@ -322,7 +383,9 @@ func (p *process) stopInformers() {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		p.config.SharedInformers.Shutdown()
+		for _, factory := range p.shared {
+			factory.Shutdown()
+		}
 		for _, g := range p.groups {
 			if g.informers != nil {
 				g.informers.Shutdown()
@@ -383,12 +446,15 @@ func (p *process) recordEvents() (stop func()) {
 		if p.embedding != nil {
 			p.embedding.EventBroadcaster.Shutdown()
 		}
-		if p.initConfig != nil {
-			p.initConfig.EventBroadcaster.Shutdown()
+		switch {
+		case p.replaced.EventBroadcaster != nil:
+			p.replaced.EventBroadcaster.Shutdown() // the one that was given is the author's to end
+		case p.initEvents != nil:
+			p.initEvents.Shutdown()
 		}
 		for _, g := range p.groups {
-			if g.config != nil {
-				g.config.EventBroadcaster.Shutdown()
+			if g.events != nil {
+				g.events.Shutdown()
 			}
 		}
 	}

@@ -38,13 +38,13 @@ type apiServer struct {
 	version  int
 	made     int // Nodes and Services: their UIDs are the same in both runs
 	history  []change
+	changed  chan struct{} // closed with the next change, and then another one
 	failures failures
-	writes   []string // "patch nodes n"
-	events   []string // "Normal Synced n", each once, in the order in which it was first told
+	writes   map[string]int // those that changed something, by object: "nodes n"
+	events   []string       // "Normal Synced n", each once, in the order in which it was first told
 }
 
-// change is what a watch tells that begins before it. The tracker forgets deletions: one between a list and its watch
-// would leave the object in an informer's cache for good, and chance would decide whether it is.
+// change is what watches tell, each from the version on that it was asked for.
 type change struct {
 	watch.Event
 	resource schema.GroupVersionResource
@@ -54,7 +54,7 @@ type change struct {
 func newAPIServer() *apiServer {
 	a := &apiServer{
 		client: &fake.Clientset{}, tracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
-		failures: failures{},
+		failures: failures{}, changed: make(chan struct{}), writes: map[string]int{},
 	}
 	a.client.AddReactor("*", "*", a.react)
 	a.client.AddReactor("*", "*", clienttesting.ObjectReaction(a.tracker))
@@ -99,7 +99,7 @@ func (a *apiServer) react(action clienttesting.Action) (bool, runtime.Object, er
 	switch asked := action.(type) {
 	case clienttesting.CreateActionImpl:
 		o := asked.GetObject().DeepCopyObject()
-		return true, o, a.store(verb, asked, o, nil)
+		return true, o, a.store(asked, o, nil)
 	case clienttesting.UpdateActionImpl:
 		return a.update(asked)
 	case clienttesting.PatchActionImpl:
@@ -112,6 +112,9 @@ func (a *apiServer) react(action clienttesting.Action) (bool, runtime.Object, er
 
 // list tells the version of what it gives, so that a watch goes on from there. The lock is held.
 func (a *apiServer) list(asked clienttesting.ListActionImpl) (bool, runtime.Object, error) {
+	if err := a.failures.next("list " + asked.GetResource().Resource); err != nil {
+		return true, nil, err
+	}
 	list, err := a.tracker.List(asked.GetResource(), asked.GetKind(), asked.GetNamespace())
 	if err != nil {
 		return true, nil, err
@@ -124,7 +127,8 @@ func (a *apiServer) list(asked clienttesting.ListActionImpl) (bool, runtime.Obje
 	return true, list, nil
 }
 
-// watch tells every change after the version that is asked for, none left out and none twice.
+// watch tells every change after the version that is asked for, none left out and none twice. The tracker's own watches
+// forget deletions between a list and its watch. An informer would keep the object then, as chance has it.
 func (a *apiServer) watch(action clienttesting.Action) (watch.Interface, error) {
 	asked, ok := action.(clienttesting.WatchActionImpl)
 	if !ok {
@@ -136,22 +140,41 @@ func (a *apiServer) watch(action clienttesting.Action) (watch.Interface, error) 
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	stream, err := a.tracker.Watch(asked.GetResource(), asked.GetNamespace())
-	if err != nil {
+	if err := a.failures.next("watch " + asked.GetResource().Resource); err != nil {
 		return nil, err
 	}
-	behind, ok := stream.(*watch.RaceFreeFakeWatcher)
-	if !ok {
-		return nil, fmt.Errorf("the tracker gives a watch of the kind %T", stream)
-	}
-	for _, c := range a.history {
-		elsewhere := c.resource != asked.GetResource() ||
-			asked.GetNamespace() != "" && asked.GetNamespace() != access(c.Object).GetNamespace()
-		if c.version > from && !elsewhere {
-			behind.Action(c.Type, c.Object.DeepCopyObject())
+	told := make(chan watch.Event)
+	stream := watch.NewProxyWatcher(told)
+	go a.tell(told, stream.StopChan(), asked, from)
+	return stream, nil
+}
+
+// tell sends changes until the watch is stopped.
+func (a *apiServer) tell(
+	told chan<- watch.Event, stopped <-chan struct{}, asked clienttesting.WatchActionImpl, from int,
+) {
+	for next := 0; ; {
+		a.mu.Lock()
+		changes, more := a.history[next:], a.changed
+		a.mu.Unlock()
+		next += len(changes)
+		for _, c := range changes {
+			isElsewhere := asked.GetNamespace() != "" && asked.GetNamespace() != access(c.Object).GetNamespace()
+			if c.version <= from || c.resource != asked.GetResource() || isElsewhere {
+				continue
+			}
+			select {
+			case told <- watch.Event{Type: c.Type, Object: c.Object.DeepCopyObject()}:
+			case <-stopped:
+				return
+			}
+		}
+		select {
+		case <-more:
+		case <-stopped:
+			return
 		}
 	}
-	return stream, nil
 }
 
 // keepEvent notes an event once, as an API server has one object for what happens repeatedly.
@@ -183,7 +206,7 @@ func (a *apiServer) update(asked clienttesting.UpdateActionImpl) (bool, runtime.
 	if given := access(o).GetResourceVersion(); given != "" && given != access(old).GetResourceVersion() {
 		return true, nil, conflict(asked, access(o).GetName())
 	}
-	return true, o, a.store("update", asked, o, old)
+	return true, o, a.store(asked, o, old)
 }
 
 func (a *apiServer) patch(asked clienttesting.PatchActionImpl) (bool, runtime.Object, error) {
@@ -211,7 +234,7 @@ func (a *apiServer) patch(asked clienttesting.PatchActionImpl) (bool, runtime.Ob
 	if access(o).GetUID() != access(old).GetUID() || access(o).GetResourceVersion() != access(old).GetResourceVersion() {
 		return true, nil, conflict(asked, asked.GetName())
 	}
-	return true, o, a.store("patch", asked, o, old)
+	return true, o, a.store(asked, o, old)
 }
 
 func newLike(o runtime.Object) runtime.Object {
@@ -229,7 +252,7 @@ func conflict(action clienttesting.Action, name string) error {
 }
 
 // store keeps what a client has written. The lock is held.
-func (a *apiServer) store(verb string, action clienttesting.Action, o, old runtime.Object) error {
+func (a *apiServer) store(action clienttesting.Action, o, old runtime.Object) error {
 	if old != nil {
 		keepWhatIsApart(action.GetSubresource() == "status", o, old)
 		if equality.Semantic.DeepEqual(o, old) {
@@ -237,7 +260,7 @@ func (a *apiServer) store(verb string, action clienttesting.Action, o, old runti
 		}
 	}
 	if !strings.Contains(action.GetResource().Resource, "configmaps") { // what a controller notes for itself
-		a.writes = append(a.writes, verb+" "+action.GetResource().Resource+" "+access(o).GetName())
+		a.writes[action.GetResource().Resource+" "+access(o).GetName()]++
 	}
 	return a.putObject(action.GetResource(), o, old == nil)
 }
@@ -281,24 +304,34 @@ func (a *apiServer) putObject(resource schema.GroupVersionResource, o runtime.Ob
 		object.SetUID(types.UID(fmt.Sprintf("uid-%s-%d", object.GetName(), a.made)))
 	}
 	if fresh {
-		return a.keepChange(watch.Added, resource, o, a.tracker.Create(resource, o.DeepCopyObject(), object.GetNamespace()))
+		err := a.tracker.Create(resource, o.DeepCopyObject(), object.GetNamespace())
+		return a.keepChange(watch.Added, resource, o, err)
 	}
-	return a.keepChange(watch.Modified, resource, o, a.tracker.Update(resource, o.DeepCopyObject(), object.GetNamespace()))
+	err := a.tracker.Update(resource, o.DeepCopyObject(), object.GetNamespace())
+	return a.keepChange(watch.Modified, resource, o, err)
 }
 
-// erase ends an object, which is a change as any other. The lock is held.
+// erase ends an object, which is a change as any other, with a version. The lock is held.
 func (a *apiServer) erase(resource schema.GroupVersionResource, o runtime.Object) error {
 	a.version++
-	return a.keepChange(watch.Deleted, resource, o, a.tracker.Delete(resource, access(o).GetNamespace(), access(o).GetName()))
+	last := o.DeepCopyObject()
+	access(last).SetResourceVersion(strconv.Itoa(a.version))
+	err := a.tracker.Delete(resource, access(o).GetNamespace(), access(o).GetName())
+	return a.keepChange(watch.Deleted, resource, last, err)
 }
 
-// keepChange keeps what a later watch may have to tell, unless it has failed. The lock is held.
-func (a *apiServer) keepChange(kind watch.EventType, resource schema.GroupVersionResource, o runtime.Object, err error) error {
-	if err == nil {
-		event := watch.Event{Type: kind, Object: o.DeepCopyObject()}
-		a.history = append(a.history, change{Event: event, resource: resource, version: a.version})
+// keepChange keeps what watches have to tell, unless it has failed. The lock is held.
+func (a *apiServer) keepChange(
+	kind watch.EventType, resource schema.GroupVersionResource, o runtime.Object, err error,
+) error {
+	if err != nil {
+		return err
 	}
-	return err
+	event := watch.Event{Type: kind, Object: o.DeepCopyObject()}
+	a.history = append(a.history, change{Event: event, resource: resource, version: a.version})
+	close(a.changed)
+	a.changed = make(chan struct{})
+	return nil
 }
 
 func (a *apiServer) delete(asked clienttesting.DeleteActionImpl) (bool, runtime.Object, error) {
@@ -313,7 +346,7 @@ func (a *apiServer) delete(asked clienttesting.DeleteActionImpl) (bool, runtime.
 			return true, nil, conflict(asked, asked.GetName())
 		}
 	}
-	a.writes = append(a.writes, "delete "+asked.GetResource().Resource+" "+asked.GetName())
+	a.writes[asked.GetResource().Resource+" "+asked.GetName()]++
 	return true, old, a.erase(asked.GetResource(), old)
 }
 

@@ -12,6 +12,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,8 @@ type Observed struct {
 	Changes map[string][]string
 	// Reads counts the other calls by their names.
 	Reads map[string]int
+	// Writes counts what changed an object in the API server, by object.
+	Writes map[string]int
 	// Objects are the Nodes and Services in the end.
 	Objects map[string]runtime.Object
 	// Events are the kinds of events by their objects, each once, of the reasons that upstream has. More are those of
@@ -222,6 +225,7 @@ func (w *World) observed() Observed {
 	}
 	w.api.mu.Lock()
 	defer w.api.mu.Unlock()
+	o.Writes = maps.Clone(w.api.writes)
 	for _, event := range w.api.events {
 		if reason := strings.Fields(event)[1]; slices.Contains(reasons, reason) {
 			o.Events = append(o.Events, event)
@@ -304,6 +308,11 @@ func differences(s Scenario, upstream, ours Observed) (all []string) {
 	for name, n := range ours.Reads {
 		if most := upstream.Reads[name]; n > most && (!s.Endless || most == 0) {
 			all = append(all, fmt.Sprintf("%s is called %d times, by upstream %d times", name, n, most))
+		}
+	}
+	for object, n := range ours.Writes {
+		if most := upstream.Writes[object]; n > most && (!s.Endless || most == 0) {
+			all = append(all, fmt.Sprintf("writes of %s: %d, by upstream %d", object, n, most))
 		}
 	}
 	add("objects", upstream.Objects, ours.Objects)

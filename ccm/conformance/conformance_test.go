@@ -1,12 +1,16 @@
 package conformance
 
 import (
+	"flag"
+	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/names"
@@ -40,6 +44,7 @@ func TestOursDoesWhatUpstreamDoes(t *testing.T) {
 	needUnraced(t)
 	results := slices.Concat(Run(t, Scenarios(), nil), runManagers(t))
 	t.Log("\n" + Table(results))
+	compareMeant(t, results)
 	seen := map[Difference]bool{}
 	for _, r := range results {
 		seen[r.Scenario.Meant] = seen[r.Scenario.Meant] || len(r.Differences) > 0
@@ -51,6 +56,45 @@ func TestOursDoesWhatUpstreamDoes(t *testing.T) {
 		if !seen[d] {
 			t.Errorf("no scenario shows the difference that is listed: %s", d)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write testdata/meant.txt again")
+
+// A difference that is meant is one that was looked at: what ours does there, and no other thing that upstream does not do either.
+func compareMeant(t *testing.T, results []Result) {
+	t.Helper()
+	const file = "testdata/meant.txt"
+	var b strings.Builder
+	for _, r := range results {
+		if r.Scenario.Meant == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s\n", r.Scenario.Controller, r.Scenario.Name)
+		changes := r.Ours.Changes
+		if r.Scenario.Endless {
+			changes = once(changes)
+		}
+		for _, object := range slices.Sorted(maps.Keys(changes)) {
+			for _, call := range changes[object] {
+				fmt.Fprintf(&b, "  calls %s\n", call)
+			}
+		}
+		for _, event := range r.Ours.Events {
+			fmt.Fprintf(&b, "  tells %s\n", event)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")); diff != "" {
+		t.Errorf("ours does something else where it is meant to differ (-want +got); look at it, and run go test ./ccm/conformance -update:\n%s", diff)
 	}
 }
 

@@ -217,7 +217,7 @@ func runManagers(t *testing.T) (results []Result) {
 			for i, l := range []library{upstreams, ours} {
 				t.Run(l.name, func(t *testing.T) { did[i] = s.run(t, newAuthorsManager(t, l)) })
 			}
-			r := Result{Scenario: Scenario{Name: s.name, Controller: "all", Meant: s.meant}}
+			r := Result{Scenario: Scenario{Name: s.name, Controller: "all", Meant: s.meant}, Upstream: Observed{Events: did[0]}, Ours: Observed{Events: did[1]}}
 			if !slices.Equal(did[0], did[1]) {
 				r.Differences = []string{"upstream: " + strings.Join(did[0], ", ") + "; ours: " + strings.Join(did[1], ", ")}
 				t.Log(r.Differences[0])

@@ -239,7 +239,8 @@ func nodeScenariosOfServices(web []runtime.Object) (all []Scenario) {
 			Name: "a node without provider ID goes, and another comes", Cloud: slowUpdates,
 			Before: []runtime.Object{NewMember("a"), NewMember("b", withID("")), NewService("web")},
 			Steps: []func(*World){
-				putAll(NewMember("d")), func(w *World) { w.DeleteNode("b"); w.Put(NewMember("c", withID(""))) }, pass(10 * time.Minute),
+				putAll(NewMember("d")), func(w *World) { w.DeleteNode("b"); w.Put(NewMember("c", withID(""))) },
+				pass(10 * time.Minute),
 			},
 		},
 		Scenario{

@@ -180,7 +180,7 @@ func routeScenarios() []Scenario {
 		{
 			Name: "nodes are watched, and CreateRoute fails once", Before: nodes(a), Gates: watched,
 			Fails: failCloud("CreateRoute", 1, errCloud), Steps: []func(*World){pass(10 * time.Minute)},
-			Meant: ComparedWithWhatShouldBe, Where: []string{"calls that change", "objects", "series", "ListRoutes"},
+			Meant: ComparedWithWhatShouldBe, Where: []string{"calls that change", "objects", "writes", "series", "ListRoutes"},
 		},
 		{Name: "a node goes", Before: nodes(a, b), Steps: []func(*World){deleteNode("b")}},
 		{
@@ -231,7 +231,7 @@ func routeScenarios() []Scenario {
 		{Name: "ListRoutes always fails", Before: nodes(a), Fails: failCloud(
 			"ListRoutes", 0, errCloud,
 		), Endless: true, Meant: NothingHoldsUpTheRest,
-			Where: []string{"calls that change the cloud", "objects", "series"}},
+			Where: []string{"calls that change the cloud", "objects", "writes", "series"}},
 		{Name: "the condition cannot be written once", Before: nodes(a), Fails: failAPIOnce("patch nodes", errCloud)},
 		{
 			Name: "a node has the range of an older one", Settings: narrow,

@@ -288,7 +288,7 @@ func serviceScenarios() []Scenario {
 	}
 	all = append(all, Scenario{
 		Name: "a Service changes: status, by another", Before: web, Meant: ComparedWithWhatShouldBe,
-		Where: []string{"objects"},
+		Where: []string{"objects", "writes"},
 		Steps: []func(*World){changeService(func(s *corev1.Service) { s.Status.LoadBalancer.Ingress = nil })},
 	})
 	all = append(all, Scenario{
@@ -322,7 +322,7 @@ func failureScenariosOfServices(web []runtime.Object) []Scenario {
 			Name:   "EnsureLoadBalancer hangs, and another Service comes",
 			Before: []runtime.Object{NewMember("a"), NewService("hung")}, Defaults: true,
 			Cloud: func(c *Cloud) { c.Hangs = map[string]bool{"hung": true} }, Steps: []func(*World){putAll(NewService("web"))},
-			Meant: NothingHoldsUpTheRest, Where: []string{"calls that change", "objects", "events"},
+			Meant: NothingHoldsUpTheRest, Where: []string{"calls that change", "objects", "writes", "events"},
 		},
 		{
 			Name: "EnsureLoadBalancer asks for another try later", Before: web,
@@ -403,7 +403,7 @@ func failureScenariosOfServices(web []runtime.Object) []Scenario {
 			Fails:  failAPIOnce("patch services", conflictOf("api")),
 		},
 		{
-			Meant: ComparedWithWhatShouldBe, Where: []string{"objects"},
+			Meant: ComparedWithWhatShouldBe, Where: []string{"objects", "writes"},
 			Name:   "the status is written, and the answer is that there is no such Service",
 			Before: append([]runtime.Object{NewService("api", withFinalizer)}, web[:2]...),
 			Fails:  failAPIOnce("patch services", apierrors.NewNotFound(servicesResource.GroupResource(), "api")),

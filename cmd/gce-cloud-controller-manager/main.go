@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/internal/managerprogram"
 	"github.com/transplant-dev/transplant/provider/gce"
+	"github.com/transplant-dev/transplant/provider/gce/inventory"
 	"github.com/transplant-dev/transplant/provider/gce/preview"
 )
 
@@ -28,6 +29,6 @@ func newCommand() (*cobra.Command, error) {
 			"and nodes routes.",
 		Cloud:       gce.NewCloud,
 		Controllers: ccm.NewControllers(),
-		Looks:       managerprogram.Looks{Preview: preview.Open},
+		Looks:       managerprogram.Looks{Inventory: inventory.Open, Preview: preview.Open},
 	}.Command()
 }

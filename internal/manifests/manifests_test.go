@@ -81,25 +81,30 @@ func TestWhatEachManagerIsInstalledWith(t *testing.T) {
 				t.Errorf("%s: %s says that a migration made it: %v", provider, layout.Ref(o), l)
 			}
 		}
-		want := []string{
+		state := []string{"ConfigMap/" + kubeSystem + "/transplant-service-state-" + provider}
+		if provider == cloudprovider.GCE {
+			state = append(state, layout.CloudIdentity)
+		}
+		want := slices.Concat([]string{
 			"ServiceAccount/" + kubeSystem + "/cloud-controller-manager",
 			"ClusterRole/transplant-cloud-controller-manager", "ClusterRoleBinding/transplant-cloud-controller-manager",
 			"Role/" + kubeSystem + "/transplant-cloud-controller-manager", "RoleBinding/" + kubeSystem + "/transplant-cloud-controller-manager",
-			"ConfigMap/" + kubeSystem + "/transplant-service-state-" + provider,
+		}, state, []string{
 			"DaemonSet/" + kubeSystem + "/cloud-controller-manager", "PodDisruptionBudget/" + kubeSystem + "/cloud-controller-manager",
-		}
+		})
 		if diff := cmp.Diff(want, refs); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", provider, diff)
 		}
 		c := containerOf(find(objects, "DaemonSet"))
 		command := []any{"/" + provider + "-cloud-controller-manager", "--cloud-provider=" + provider}
-		if provider != cloudprovider.AWS {
+		wantsConfig := provider == cloudprovider.OpenStack || provider == cloudprovider.VSphere
+		if wantsConfig {
 			command = append(command, "--cloud-config=/etc/kubernetes/cloud-config/cloud.conf")
 		}
 		if diff := cmp.Diff(command, c["command"]); diff != "" {
 			t.Errorf("%s: command (-want +got):\n%s", provider, diff)
 		}
-		if wantsMount := provider != cloudprovider.AWS; (c["volumeMounts"] != nil) != wantsMount {
+		if (c["volumeMounts"] != nil) != wantsConfig {
 			t.Errorf("%s: volume mounts %v", provider, c["volumeMounts"])
 		}
 	}
@@ -135,9 +140,30 @@ func TestAManagerReadsNoOtherSecret(t *testing.T) {
 	}
 }
 
+// Load balancers have the cluster's name in the cloud in theirs. What is installed must not give the same one to every cluster.
+func TestNoTwoClustersAreInstalledWithOneName(t *testing.T) {
+	objects, err := Manager(cloudprovider.GCE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, o := range objects {
+		if layout.Ref(o) != layout.CloudIdentity {
+			continue
+		}
+		found++
+		if o["data"] != nil {
+			t.Errorf("%s says %v", layout.Ref(o), o["data"])
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d ConfigMaps name the cluster", found)
+	}
+}
+
 func TestAProviderWithoutAProgramIsRefused(t *testing.T) {
-	if objects, err := Manager(cloudprovider.GCE); err == nil {
-		t.Errorf("a manager of this project for gce: %v", objects)
+	if objects, err := Manager(cloudprovider.Azure); err == nil {
+		t.Errorf("a manager of this project for azure: %v", objects)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
@@ -46,6 +47,23 @@ func TestAPlanSaysWhereNodeIPAMRunsAfterwardsAndWhy(t *testing.T) {
 				t.Errorf("%s: %q does not say %q", name, effects[i], part)
 			}
 		}
+	}
+}
+
+// Our manager gives out pod CIDRs of --cluster-cidr alone: nodes to come would get such a range next to the alias range of the cloud.
+func TestOurManagerTakesNoPodCIDRsFromTheCloud(t *testing.T) {
+	_, err := Make(gce30(), v1.Options{Image: cloudprovider.Own}, nil, now)
+	if err == nil || !strings.Contains(err.Error(), "CloudAllocator") || !strings.Contains(err.Error(), "--image=official") {
+		t.Errorf("the error is %v", err)
+	}
+	own := gce30()
+	for _, h := range own.Hosts {
+		for _, c := range h.Components {
+			delete(c.Flags, "cidr-allocator-type")
+		}
+	}
+	if effects := strings.Join(mustMake(t, own, v1.Options{Image: cloudprovider.Own}).Effects, "\n"); !strings.Contains(effects, "node IPAM: stays") {
+		t.Errorf("the effects are %s", effects)
 	}
 }
 

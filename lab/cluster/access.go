@@ -71,9 +71,12 @@ func (c *Cluster) AWS() *awssim.Server {
 	return nil
 }
 
+// cloud is where the simulated account itself is, host:port.
+func (s *site) cloud() string { return s.block.endpoint(placeCloud, portCloud) }
+
 // CloudEndpoint is the URL of the simulated account itself, for callers that no edge leads there.
 func (c *Cluster) CloudEndpoint() string {
-	return "http://" + c.site.block.endpoint(placeCloud, portCloud)
+	return "http://" + c.site.cloud()
 }
 
 // CloudEndpointOf is the URL under which a manager of a host reaches the account: an edge of its own.
@@ -108,7 +111,7 @@ func (c *Cluster) LoadBalancer() *loadbalancer.Balancer { return c.lb }
 func (c *Cluster) Env() []string {
 	return append(
 		[]string{"KUBECONFIG=" + c.Kubeconfig(), "TRANSPLANT_TEST_HOST_PROGRAMS=" + filepath.Join(c.Dir(), "hosts")},
-		c.site.kind.Env(c.site.block.endpoint(placeCloud, portCloud))...)
+		c.site.kind.Env(c.site.cloud())...)
 }
 
 // startKubelet boots a host.

@@ -23,7 +23,6 @@ const MetricsAccount = "transplant-metrics"
 
 // installMetricsAccount creates the account with its role.
 func installMetricsAccount(ctx context.Context, client kubernetes.Interface) error {
-	meta := metav1.ObjectMeta{Name: MetricsAccount}
 	inSystem := metav1.ObjectMeta{Name: MetricsAccount, Namespace: metav1.NamespaceSystem}
 	_, err := client.CoreV1().
 		ServiceAccounts(inSystem.Namespace).
@@ -31,22 +30,26 @@ func installMetricsAccount(ctx context.Context, client kubernetes.Interface) err
 	if err := existing(err); err != nil {
 		return fmt.Errorf("creating ServiceAccount %q: %w", MetricsAccount, err)
 	}
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: meta,
-		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
-	}
-	_, err = client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+	return grant(ctx, client, MetricsAccount, rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
+}
+
+// grant gives an account of kube-system rights in the whole cluster, by a role of its name.
+func grant(ctx context.Context, client kubernetes.Interface, account string, rules ...rbacv1.PolicyRule) error {
+	meta := metav1.ObjectMeta{Name: account}
+	_, err := client.RbacV1().
+		ClusterRoles().
+		Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 	if err := existing(err); err != nil {
-		return fmt.Errorf("creating ClusterRole %q: %w", MetricsAccount, err)
+		return fmt.Errorf("creating ClusterRole %q: %w", account, err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: MetricsAccount},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: MetricsAccount, Namespace: inSystem.Namespace}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: metav1.NamespaceSystem}},
 	}
 	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
 	if err := existing(err); err != nil {
-		return fmt.Errorf("creating ClusterRoleBinding %q: %w", MetricsAccount, err)
+		return fmt.Errorf("creating ClusterRoleBinding %q: %w", account, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/awssim/ec2"
@@ -35,9 +36,16 @@ func (aws) Place(h *Host) {
 
 func (aws) Config(_ *Host, endpoint string) string { return CloudConfig("http://" + endpoint) }
 
-func (aws) Flags() map[string]string { return map[string]string{"configure-cloud-routes": "true"} }
+func (aws) Flags(component string) map[string]string {
+	if component != ControllerManager {
+		return nil
+	}
+	return map[string]string{"configure-cloud-routes": "true"}
+}
 
-func (aws) ManagerEnv(h *Host, component string) []corev1.EnvVar { return CloudEnv(h, component) }
+func (aws) ManagerEnv(h *Host, component, _ string) []corev1.EnvVar { return CloudEnv(h, component) }
+
+func (aws) Rights() []rbacv1.PolicyRule { return nil }
 
 func (aws) Services() []*corev1.Service { return WorkloadServices() }
 
@@ -147,7 +155,7 @@ func startCloud(s *site) (*cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", s.block.endpoint(placeCloud, portCloud))
+	l, err := net.Listen("tcp", s.cloud())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the simulated cloud: %w", err), made.Close())
 	}

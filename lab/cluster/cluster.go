@@ -284,7 +284,7 @@ func (c *Cluster) startRest(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			if err := c.run(h, c.site.unconfigured(h, controllerManager(c.site.kind, h))); err != nil {
+			if err := c.run(h, c.site.unconfigured(h, controllerManager(c.site.kind, h, c.site.cloud()))); err != nil {
 				return err
 			}
 			return c.run(h, scheduler(c.site.kind, h))

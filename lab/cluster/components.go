@@ -12,7 +12,7 @@ import (
 func extraArgs(kind Kind, component string) map[string]string {
 	switch component {
 	case APIServer:
-		return map[string]string{
+		out := map[string]string{
 			// v1.26 reads the file for the PersistentVolumeLabel admission plugin only, which is off by default, and ends
 			// if the file is missing. The provider's name is not used at all. No call to the cloud follows.
 			"cloud-provider": kind.Provider(),
@@ -20,13 +20,15 @@ func extraArgs(kind Kind, component string) map[string]string {
 			// Three API servers that come and go on loopback addresses would write Endpoints that no client may use.
 			"endpoint-reconciler-type": "none",
 		}
+		maps.Copy(out, kind.Flags(component))
+		return out
 	case ControllerManager:
 		out := map[string]string{
 			"cloud-provider":         kind.Provider(),
 			"cloud-config":           cloudConfig,
 			"flex-volume-plugin-dir": flexVolumeDir,
 		}
-		maps.Copy(out, kind.Flags())
+		maps.Copy(out, kind.Flags(component))
 		return out
 	}
 	return nil
@@ -79,7 +81,7 @@ func apiServer(kind Kind, h *Host, etcdURL string) component {
 	}
 }
 
-func controllerManager(kind Kind, h *Host) component {
+func controllerManager(kind Kind, h *Host, cloud string) component {
 	const kubeconfig = "/etc/kubernetes/controller-manager.conf"
 	return component{
 		name:     ControllerManager,
@@ -87,7 +89,7 @@ func controllerManager(kind Kind, h *Host) component {
 		port:     portControllerManager,
 		host:     h.Address,
 		livePath: "/healthz",
-		env:      kind.ManagerEnv(h, ControllerManager),
+		env:      kind.ManagerEnv(h, ControllerManager, cloud),
 		version:  kind.Version(),
 		volumes: []volume{
 			volumeCerts,

@@ -34,7 +34,7 @@ func (c *Cluster) deployments() []*appsv1.Deployment {
 	var out []*appsv1.Deployment
 	kind := c.site.kind
 	for _, part := range []component{
-		apiServer(kind, anyHost, etcd), controllerManager(kind, anyHost), scheduler(kind, anyHost),
+		apiServer(kind, anyHost, etcd), controllerManager(kind, anyHost, c.site.cloud()), scheduler(kind, anyHost),
 	} {
 		out = append(out, c.deployment(c.site.unconfigured(anyHost, part)))
 	}
@@ -115,7 +115,7 @@ func (c *Cluster) pivot(ctx context.Context) error {
 	made := c.deployments()
 	config := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: volumeCloud.name},
-		Data:       map[string]string{"config": c.site.kind.Config(anyHost, c.site.block.endpoint(placeCloud, portCloud))},
+		Data:       map[string]string{"config": c.site.kind.Config(anyHost, c.site.cloud())},
 	}
 	if _, err := c.client.CoreV1().
 		ConfigMaps(metav1.NamespaceSystem).

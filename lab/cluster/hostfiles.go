@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/transplant-dev/transplant/lab/pki"
@@ -83,6 +85,10 @@ func (s *site) writeKubelet(h *Host) error {
 	more := ""
 	if s.shape != StaticPods && h.ControlPlane { // else a manifest that is there shows it
 		more = " --pod-manifest-path=" + manifestDir
+	}
+	kind := s.kind.Flags("kubelet")
+	for _, name := range slices.Sorted(maps.Keys(kind)) {
+		more += " --" + name + "=" + kind[name]
 	}
 	flags := fmt.Sprintf(
 		"KUBELET_KUBEADM_ARGS=\"--cloud-provider=%s --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock "+

@@ -142,7 +142,7 @@ func (c *Cluster) InternetEnv() []string { return c.site.internetEnv() }
 
 func (s *site) internetEnv() []string {
 	return []string{
-		"AWS_EC2_METADATA_SERVICE_ENDPOINT=http://" + s.block.endpoint(placeCloud, portCloud),
+		"AWS_EC2_METADATA_SERVICE_ENDPOINT=http://" + s.cloud(),
 		"HTTPS_PROXY=http://" + s.block.endpoint(placeProxy, portProxy),
 		"NO_PROXY=127.0.0.0/8,10.0.0.0/8,localhost",
 		"AWS_CA_BUNDLE=" + AuthorityFile,

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/transplant-dev/transplant/lab/kubelet"
 )
@@ -19,10 +20,13 @@ type Kind interface {
 	Place(h *Host)
 	// Config is the in-tree provider's cloud config of a host, whose managers reach the cloud at an endpoint, host:port.
 	Config(h *Host, endpoint string) string
-	// Flags are further ones of kube-controller-manager.
-	Flags() map[string]string
-	// ManagerEnv is what a manager of a host has in its environment.
-	ManagerEnv(h *Host, component string) []corev1.EnvVar
+	// Flags are further ones of kube-apiserver, kube-controller-manager or a kubelet.
+	Flags(component string) map[string]string
+	// Rights are what the in-tree provider's own account, cloud-provider, needs next to what Kubernetes gives it.
+	Rights() []rbacv1.PolicyRule
+	// ManagerEnv is what a manager of a host has in its environment. The cloud itself is at an endpoint, host:port, that
+	// is no edge of the host.
+	ManagerEnv(h *Host, component, endpoint string) []corev1.EnvVar
 	// Env is what a program in an administrator's hands has, NAME=VALUE, with the cloud at an endpoint.
 	Env(endpoint string) []string
 	// Instance is what a host's kubelet learns from the cloud about its machine.

@@ -41,7 +41,7 @@ func golden(t *testing.T, name string, got []byte) {
 
 func TestManifestsHaveKubeadmsShape(t *testing.T) {
 	h := newHosts(aws{}, "/lab", fakeBlock(), maxControlPlanes, 1)[0]
-	for _, c := range []component{apiServer(aws{}, h, "https://127.50.7.105:2379"), controllerManager(aws{}, h), scheduler(aws{}, h)} {
+	for _, c := range []component{apiServer(aws{}, h, "https://127.50.7.105:2379"), controllerManager(aws{}, h, ""), scheduler(aws{}, h)} {
 		t.Run(c.name, func(t *testing.T) {
 			data, err := yaml.Marshal(c.pod())
 			if err != nil {
@@ -82,7 +82,7 @@ func TestClusterConfigurationNamesTheFlagsOfTheManifests(t *testing.T) {
 	for _, c := range []struct {
 		component component
 		args      map[string]string
-	}{{apiServer(aws{}, h, "https://x"), config.APIServer.ExtraArgs}, {controllerManager(aws{}, h), config.ControllerManager.ExtraArgs}} {
+	}{{apiServer(aws{}, h, "https://x"), config.APIServer.ExtraArgs}, {controllerManager(aws{}, h, ""), config.ControllerManager.ExtraArgs}} {
 		if len(c.args) == 0 {
 			t.Errorf("%s has no extra arguments", c.component.name)
 		}
@@ -195,7 +195,7 @@ func TestALabWithoutACloudConfigNamesNoneAnywhere(t *testing.T) {
 	s := &site{kind: aws{}, root: "/lab", block: b, hosts: newHosts(aws{}, "/lab", b, maxControlPlanes, 1), noCloudConfig: true}
 	h := s.hosts[0]
 	docs := map[string]any{"kubeadm-config": clusterConfiguration(s)}
-	for _, c := range []component{apiServer(aws{}, h, "https://x"), controllerManager(aws{}, h)} {
+	for _, c := range []component{apiServer(aws{}, h, "https://x"), controllerManager(aws{}, h, "")} {
 		docs[c.name] = s.unconfigured(h, c).pod()
 	}
 	for name, doc := range docs {

@@ -46,6 +46,11 @@ func (c *Cluster) Workload(ctx context.Context) error {
 	if err := existing(err); err != nil {
 		return fmt.Errorf("creating namespace %q: %w", WorkloadNamespace, err)
 	}
+	if rules := c.site.kind.Rights(); len(rules) > 0 {
+		if err := grant(ctx, c.client, "cloud-provider", rules...); err != nil {
+			return err
+		}
+	}
 	for _, service := range c.site.kind.Services() {
 		_, err := c.client.CoreV1().Services(WorkloadNamespace).Create(ctx, service, metav1.CreateOptions{})
 		if err := existing(err); err != nil {

@@ -16,6 +16,9 @@ const (
 	Region  = "europe-west3"
 	Zone    = "europe-west3-a"
 	Network = "lab"
+	// NodeTag is on every instance; MachineType is what it is.
+	NodeTag     = "node"
+	MachineType = "e2-standard-4"
 	// Account is the identity of the tokens that the metadata server gives.
 	Account = "manager@lab-project.iam.gserviceaccount.com"
 )
@@ -44,6 +47,16 @@ type Call struct {
 
 // Mutates reports whether the call changes something.
 func (c Call) Mutates() bool { return !isRead(c.Method, c.Path) }
+
+// Describe is a request as it would be counted, with the service that it is to: "compute" or "metadata".
+func Describe(r *http.Request) (service string, call Call) {
+	below, isCompute := strings.CutPrefix(r.URL.Path, computeRoot)
+	if !isCompute {
+		return "metadata", Call{Method: r.Method, Path: r.URL.Path}
+	}
+	_, below, _ = strings.Cut(below, "/") // the project
+	return "compute", Call{Method: r.Method, Path: below}
+}
 
 func isRead(method, path string) bool {
 	return method == http.MethodGet || strings.HasSuffix(path, "/wait") || strings.HasSuffix(path, "/listInstances")
@@ -93,6 +106,11 @@ func Start(o Options) *Cloud {
 // Close ends the cloud.
 func (c *Cloud) Close() { c.server.Close() }
 
+// ServeHTTP serves the cloud to those who come another way, such as past an audit log.
+func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.server.Config.Handler.ServeHTTP(w, r)
+}
+
 // MetadataHost is the value of GCE_METADATA_HOST for the cloud.
 func (c *Cloud) MetadataHost() string { return strings.TrimPrefix(c.server.URL, "http://") }
 
@@ -104,7 +122,7 @@ func (c *Cloud) Config(more ...string) []byte {
 		"project-id = " + Project,
 		"local-zone = " + Zone,
 		"network-name = " + Network,
-		"node-tags = node",
+		"node-tags = " + NodeTag,
 	}
 	return []byte(strings.Join(append(lines, more...), "\n") + "\n")
 }
@@ -169,8 +187,8 @@ func (c *Cloud) AddInstance(i Instance) {
 	}
 	made := object{
 		"name": i.Name, "status": "RUNNING", "zone": c.link("zones/" + i.Zone),
-		"machineType": c.link("zones/" + i.Zone + "/machineTypes/e2-standard-4"),
-		"tags":        object{"items": []any{"node"}},
+		"machineType": c.link("zones/" + i.Zone + "/machineTypes/" + MachineType),
+		"tags":        object{"items": []any{NodeTag}},
 	}
 	if i.IP != "" {
 		made["networkInterfaces"] = []any{nic}

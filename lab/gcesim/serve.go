@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -31,6 +32,9 @@ func refuse(status int, reason, format string, args ...any) *refusal {
 	return &refusal{status, reason, fmt.Sprintf(format, args...)}
 }
 
+// computeRoot begins the path of a request to the Compute API.
+const computeRoot = "/compute/v1/projects/"
+
 // request is one to the Compute API, below the project.
 type request struct {
 	method string
@@ -46,7 +50,7 @@ func (c *Cloud) serveCompute(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	below, _ := strings.CutPrefix(r.URL.Path, "/compute/v1/projects/")
+	below, _ := strings.CutPrefix(r.URL.Path, computeRoot)
 	project, below, _ := strings.Cut(below, "/")
 	in := &request{method: r.Method, path: below, query: r.URL.Query(), body: object{}}
 	identity := c.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
@@ -152,6 +156,10 @@ func (c *Cloud) object(in *request, collection string) (object, *refusal) {
 	}
 	switch in.method {
 	case http.MethodGet:
+		if collection == "operations" { // the in-tree provider asks until it is done, and does not wait
+			defer func() { have["status"] = "DONE" }()
+			return maps.Clone(have), nil
+		}
 		return have, nil
 	case http.MethodDelete:
 		if user := c.userOf(in.path, collection); user != "" {
@@ -199,16 +207,24 @@ func matches(o object, filter string) (bool, *refusal) {
 		if parts == nil {
 			return false, refuse(http.StatusNotImplemented, "unknown", "the simulator does not know the filter %q", filter)
 		}
-		pattern, err := regexp.Compile("^(?:" + parts[2] + ")$")
+		pattern, err := regexp.Compile("^(?:" + withoutHost(parts[2]) + ")$")
 		if err != nil {
 			return false, refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'filter': '%s'", filter)
 		}
 		value, _ := o[parts[1]].(string)
-		if !pattern.MatchString(value) {
+		if !pattern.MatchString(withoutHost(value)) {
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// withoutHost is a link as all clients share it: in a lab, each host reaches the API at an address of its own.
+func withoutHost(link string) string {
+	if _, below, isLink := strings.Cut(link, computeRoot); isLink {
+		return below
+	}
+	return link
 }
 
 // list are the objects below a path, depth parts deep, a page of them.

@@ -40,6 +40,7 @@ type Flags struct {
 	NodeLabels       map[string]string
 	NodeIP           string
 	HostnameOverride string
+	FeatureGates     map[string]string
 	// Args is the whole command line as it was read, also the flags that are accepted and change nothing here.
 	Args []string
 }
@@ -106,6 +107,7 @@ func parseFlags(args []string, version string) (Flags, error) {
 	set.StringToStringVar(&f.NodeLabels, "node-labels", nil, "")
 	set.StringVar(&f.NodeIP, "node-ip", "", "")
 	set.StringVar(&f.HostnameOverride, "hostname-override", "", "")
+	set.StringToStringVar(&f.FeatureGates, "feature-gates", nil, "")
 	for _, accepted := range []string{
 		"container-runtime-endpoint", "pod-infra-container-image", "pod-manifest-path",
 		"image-credential-provider-config", "image-credential-provider-bin-dir",
@@ -126,6 +128,9 @@ func (f *Flags) inTree() bool {
 	return f.CloudProvider != CloudNone && f.CloudProvider != CloudExternal
 }
 
+// firstDisabled is the first minor whose gate DisableCloudProviders is on by default.
+const firstDisabled = 29
+
 func (f *Flags) validate(version string) error {
 	switch f.CloudProvider {
 	case CloudNone, CloudExternal:
@@ -139,6 +144,11 @@ func (f *Flags) validate(version string) error {
 				"unknown cloud provider %q: kubelet %s has no in-tree provider of that name",
 				f.CloudProvider,
 				version,
+			)
+		} else if ok && minor >= firstDisabled && f.FeatureGates["DisableCloudProviders"] != "false" {
+			return fmt.Errorf(
+				"cloud provider %q was specified, but built-in cloud providers are disabled. Please set --cloud-provider=external and migrate to an external cloud provider",
+				f.CloudProvider,
 			)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -96,10 +97,15 @@ func (k Kind) Config(_ *cluster.Host, endpoint string) string {
 func authURL(endpoint string) string { return "http://" + endpoint + "/identity/v3/" }
 
 // Flags implements cluster.Kind.
-func (Kind) Flags() map[string]string { return map[string]string{"configure-cloud-routes": "true"} }
+func (Kind) Flags(component string) map[string]string {
+	if component != cluster.ControllerManager {
+		return nil
+	}
+	return map[string]string{"configure-cloud-routes": "true"}
+}
 
 // ManagerEnv implements cluster.Kind. The proxy leads nowhere: a wrong endpoint must not reach a real cloud.
-func (Kind) ManagerEnv(*cluster.Host, string) []corev1.EnvVar {
+func (Kind) ManagerEnv(*cluster.Host, string, string) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "HTTP_PROXY", Value: "http://127.0.0.1:9"},
 		{Name: "NO_PROXY", Value: "127.0.0.0/8,10.0.0.0/8,localhost"},
@@ -124,6 +130,9 @@ func (k Kind) Instance(h *cluster.Host) *kubelet.Instance {
 		},
 	}
 }
+
+// Rights implements cluster.Kind.
+func (Kind) Rights() []rbacv1.PolicyRule { return nil }
 
 // Services implements cluster.Kind: one with a floating IP, and an internal one.
 func (Kind) Services() []*corev1.Service {

@@ -3,6 +3,7 @@ package trial
 import (
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/gcelab"
 	"github.com/transplant-dev/transplant/lab/openstacklab"
 	"github.com/transplant-dev/transplant/lab/openstackreal"
 	"github.com/transplant-dev/transplant/lab/vspherelab"
@@ -56,6 +58,32 @@ func TestAClusterOnARealOpenStackIsMigratedAndBroughtBack(t *testing.T) {
 	migratedAndBack(t, onOpenStack(kind))
 }
 
+// TestAClusterOnGCEIsMigratedAndBroughtBack has the last kube-controller-manager with an in-tree provider, 1.30, against a simulated Compute Engine, and our
+// manager after it. That one takes load balancers and routes under the names that the in-tree manager gave them.
+func TestAClusterOnGCEIsMigratedAndBroughtBack(t *testing.T) {
+	long(t)
+	migratedAndBack(t, cloudTrial{
+		Options: Options{
+			Kind: gcelab.Kind{}, Sets: []string{gcelab.Set}, Program: "gce-cloud-controller-manager", Flags: []string{"--image", "ours"},
+		},
+		more: func(t *testing.T, lab *Trial) (flags, verify []string) {
+			t.Helper()
+			endpoint := strings.TrimPrefix(lab.CloudEndpoint(), "http://")
+			for _, v := range (gcelab.Kind{}).Env(endpoint) {
+				flags = append(flags, "--ccm-env", v)
+			}
+			config := filepath.Join(t.TempDir(), "gce.conf")
+			if err := os.WriteFile(config, []byte(gcelab.Kind{}.Config(nil, endpoint)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return flags, []string{"--cloud", "gce:config=" + config}
+		},
+		moving: []string{"service", "route", "cloud-node-lifecycle"},
+		// Upstream's code reserves the address of a load balancer while it looks at it. State says whether one is left.
+		isSame: func(call v1.CloudCall) bool { return !call.Mutating || strings.Contains(call.Action, "/addresses") },
+	})
+}
+
 func onOpenStack(kind openstacklab.Kind) cloudTrial {
 	return cloudTrial{
 		Options: Options{
@@ -77,6 +105,8 @@ type cloudTrial struct {
 
 	accept string   // of --accept; empty for none
 	verify []string // flags of verify, and of check and apply, too
+	// more are flags that name what only a lab that runs has: those of check and apply, and those of verify too; nil for none
+	more   func(*testing.T, *Trial) (flags, verify []string)
 	moving []string // the loops that a manager of this cloud takes
 	isMute bool     // its kube-controller-manager does not say which loops it runs: the gauge is registered from 1.26 on
 	// isSame reports whether a call leaves the cloud as it is.
@@ -92,6 +122,10 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 		of.ControlPlanes, strategies = 3, []string{planstep.LeaderMigration, planstep.Downtime}
 	}
 	lab := ownLab(t, of.Options)
+	if of.more != nil {
+		flags, verify := of.more(t, lab)
+		lab.flags, of.verify = append(lab.flags, flags...), append(of.verify, verify...)
+	}
 	op := newOperator(t, lab)
 	var accept []string
 	if of.accept != "" {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/lab/calllog"
@@ -83,10 +84,15 @@ public-network = %q
 }
 
 // Flags implements cluster.Kind: vSphere has no routes.
-func (Kind) Flags() map[string]string { return map[string]string{"configure-cloud-routes": "false"} }
+func (Kind) Flags(component string) map[string]string {
+	if component != cluster.ControllerManager {
+		return nil
+	}
+	return map[string]string{"configure-cloud-routes": "false"}
+}
 
 // ManagerEnv implements cluster.Kind. The proxy leads nowhere: a wrong endpoint must not reach a real vCenter.
-func (Kind) ManagerEnv(*cluster.Host, string) []corev1.EnvVar {
+func (Kind) ManagerEnv(*cluster.Host, string, string) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:9"},
 		{Name: "NO_PROXY", Value: "127.0.0.0/8,10.0.0.0/8,localhost"},
@@ -107,6 +113,9 @@ func (Kind) Instance(h *cluster.Host) *kubelet.Instance {
 		},
 	}
 }
+
+// Rights implements cluster.Kind.
+func (Kind) Rights() []rbacv1.PolicyRule { return nil }
 
 // Services implements cluster.Kind: vSphere has no load balancers.
 func (Kind) Services() []*corev1.Service { return nil }

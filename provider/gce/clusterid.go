@@ -3,6 +3,7 @@ package gce
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
+	upstream "k8s.io/cloud-provider-gcp/providers/gce"
 )
 
 // clusterClients are the clients of the cluster for upstream, with another way to the ConfigMap of the cluster's ID.
@@ -65,8 +67,8 @@ type configMaps struct {
 	lane *lane
 }
 
-// Create makes the ConfigMap, or takes over the one that is there: upstream goes on with what it gave. The request ends
-// with the controller's call.
+// Create makes the ConfigMap, or takes over the one that is there: upstream goes on with what it gave. One without an
+// ID, as deploy/ installs it, gets the new one. The request ends with the controller's call.
 //
 //nolint:contextcheck // upstream's own context never ends
 func (c *configMaps) Create(
@@ -80,6 +82,13 @@ func (c *configMaps) Create(
 	have, err := c.Get(ctx, wanted.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		have, err = c.ConfigMapInterface.Create(ctx, wanted, o)
+	}
+	if err == nil && have.Data[upstream.UIDCluster] == "" {
+		if have.Data == nil {
+			have.Data = map[string]string{}
+		}
+		maps.Copy(have.Data, wanted.Data)
+		have, err = c.Update(ctx, have, metav1.UpdateOptions{}) // of the version that was read: the first ID stays
 	}
 	if err != nil {
 		return nil, err

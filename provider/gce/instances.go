@@ -153,6 +153,14 @@ func incomplete(warning any) error {
 		if w != nil {
 			code, message = w.Code, w.Message
 		}
+	case *compute.ForwardingRuleListWarning:
+		if w != nil {
+			code, message = w.Code, w.Message
+		}
+	case *compute.InstanceGroupsListInstancesWarning:
+		if w != nil {
+			code, message = w.Code, w.Message
+		}
 	}
 	if code == "" || code == "NO_RESULTS_ON_PAGE" {
 		return nil

@@ -3,8 +3,12 @@ package gce
 import (
 	"context"
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
+	"strings"
 
+	compute "google.golang.org/api/compute/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	cloudprovider "k8s.io/cloud-provider"
@@ -155,4 +159,98 @@ func (b *loadBalancers) members(ctx context.Context, nodes []*corev1.Node) (memb
 			"Check the project and the zones of the cloud config", len(nodes), list.project)
 	}
 	return members, nil
+}
+
+// ServiceBalancer is a load balancer that a manager has made for a Service of some cluster.
+type ServiceBalancer struct {
+	Rule *compute.ForwardingRule
+	// Members are the names of instances.
+	Members []string
+}
+
+// balancerName is upstream's name of a load balancer: "a" and the UID of the Service, cut.
+var balancerName = regexp.MustCompile(`^a[0-9a-f]{31}$`)
+
+// ServiceBalancers are the load balancers of the region that a manager has made. Those that are made by hand, and those
+// of Ingresses, have other names.
+func (c *Cloud) ServiceBalancers(ctx context.Context) (out []ServiceBalancer, err error) {
+	name, err := c.project.name(ctx)
+	if err != nil {
+		return nil, err
+	}
+	region := c.project.conf.Region
+	err = c.project.compute().ForwardingRules.List(name, region).Pages(ctx, func(page *compute.ForwardingRuleList) error {
+		for _, rule := range page.Items {
+			if balancerName.MatchString(rule.Name) {
+				out = append(out, ServiceBalancer{Rule: rule})
+			}
+		}
+		return incomplete(page.Warning)
+	})
+	if err != nil {
+		return nil, explain(err, "listing the forwarding rules of region %s of project %s", region, name)
+	}
+	groups := map[string][]string{}
+	for i := range out {
+		out[i].Members, err = c.membersOf(ctx, name, out[i].Rule, groups)
+		if err != nil {
+			return nil, explain(err, "reading the members of load balancer %s", out[i].Rule.Name)
+		}
+	}
+	return out, nil
+}
+
+// membersOf are the instances behind a forwarding rule: those of its target pool, or of the instance groups of its
+// backend service. Groups are read once.
+func (c *Cloud) membersOf(
+	ctx context.Context,
+	project string,
+	rule *compute.ForwardingRule,
+	groups map[string][]string,
+) (members []string, err error) {
+	region := c.project.conf.Region
+	if rule.BackendService == "" {
+		pool, err := c.project.compute().TargetPools.Get(project, region, path.Base(rule.Target)).Context(ctx).Do()
+		if err != nil {
+			return nil, err
+		}
+		for _, link := range pool.Instances {
+			members = append(members, path.Base(link))
+		}
+		return members, nil
+	}
+	backends := c.project.compute().RegionBackendServices
+	service, err := backends.Get(project, region, path.Base(rule.BackendService)).Context(ctx).Do()
+	if err != nil {
+		return nil, err
+	}
+	for _, backend := range service.Backends {
+		if groups[backend.Group] == nil {
+			if groups[backend.Group], err = c.instancesOf(ctx, project, backend.Group); err != nil {
+				return nil, err
+			}
+		}
+		members = append(members, groups[backend.Group]...)
+	}
+	slices.Sort(members)
+	return slices.Compact(members), nil
+}
+
+// instancesOf are the instances of a group, whose address ends in zones/ZONE/instanceGroups/NAME.
+func (c *Cloud) instancesOf(ctx context.Context, project, group string) (names []string, err error) {
+	parts := strings.Split(group, "/")
+	names = []string{}
+	if len(parts) < 3 {
+		return names, nil
+	}
+	zone, name := parts[len(parts)-3], parts[len(parts)-1]
+	all := &compute.InstanceGroupsListInstancesRequest{InstanceState: "ALL"}
+	err = c.project.compute().InstanceGroups.ListInstances(project, zone, name, all).Pages(ctx,
+		func(page *compute.InstanceGroupsListInstances) error {
+			for _, i := range page.Items {
+				names = append(names, path.Base(i.Instance))
+			}
+			return incomplete(page.Warning)
+		})
+	return names, err
 }

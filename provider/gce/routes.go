@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,13 +59,21 @@ func (r *routes) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovid
 	return out, nil
 }
 
-func (r *routes) read(ctx context.Context, project, cluster string) (all []*compute.Route, err error) {
+// read are the routes of a cluster.
+func (r *routes) read(ctx context.Context, project, cluster string) ([]*compute.Route, error) {
+	all, err := r.readAll(ctx, project)
+	return slices.DeleteFunc(all, func(route *compute.Route) bool {
+		return !strings.HasPrefix(route.Name, routePrefix(cluster)) ||
+			path.Base(route.Network) != path.Base(r.project.conf.NetworkName)
+	}), err
+}
+
+// readAll are the routes of the project that lead to nodes.
+func (r *routes) readAll(ctx context.Context, project string) (all []*compute.Route, err error) {
 	call := r.project.compute().Routes.List(project).Filter(fmt.Sprintf("description eq %s", routeTag)).MaxResults(pageSize)
 	err = call.Pages(ctx, func(page *compute.RouteList) error {
 		for _, route := range page.Items {
-			isOurs := strings.HasPrefix(route.Name, routePrefix(cluster)) && route.Description == routeTag &&
-				path.Base(route.Network) == path.Base(r.project.conf.NetworkName)
-			if isOurs {
+			if route.Description == routeTag {
 				all = append(all, route)
 			}
 		}
@@ -199,4 +208,13 @@ func (r *routes) wait(ctx context.Context, project string, operation *compute.Op
 		operation = next
 	}
 	return client.OperationError(operation)
+}
+
+// NodeRoutes are all routes of the project that lead to nodes, of this cluster and of others.
+func (c *Cloud) NodeRoutes(ctx context.Context) ([]*compute.Route, error) {
+	project, err := c.project.networkName(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.routes.readAll(ctx, project)
 }

@@ -27,6 +27,13 @@ var inventories = map[string]Inventory{
 		Balancer:         "aws elb describe-load-balancers --load-balancer-names ",
 		StaleRouteStops:  true,
 	},
+	GCE: {
+		Flag:             "--cloud=gce",
+		Credentials:      "gcloud compute regions list",
+		Instances:        "compute.instances.aggregatedList",
+		ExpectedInstance: "an instance with the name and the zone of the node's providerID, or with its name where it has none",
+		Balancer:         "gcloud compute forwarding-rules describe ",
+	},
 	"openstack": {
 		Flag:             "--cloud=openstack",
 		Credentials:      "openstack token issue -c project_id",

@@ -239,6 +239,8 @@ func managerTable() string {
 		}
 	}
 	image, _ := cloudprovider.OwnImage(cloudprovider.AWS, first)
+	end := len(others) - 1
+	otherClouds := strings.Join(others[:end], ", ") + " and " + others[end]
 	return fmt.Sprintf(`| %[1]s | provider and cluster | built from | version skew policy of Kubernetes | fence |
 |---|---|---|---|---|
 | not given | %[2]s, %[4]s | k8s.io/cloud-provider 0.%[5]d, ours | not covered below 1.%[5]d: it is newer than the API server; [tests](#api-servers-that-ours-was-run-against) take its place | yes |
@@ -246,7 +248,7 @@ func managerTable() string {
 | not given | other clouds, other minors | the cluster's own minor, official | covered | no |
 | %[7]s | every cloud and minor of [the list](#official-managers) | the cluster's own minor, official | covered | no |
 | an image of yours | any | what its tag says | covered if it is of the cluster's minor or the one before ([VER-001](checks.md#ver-001)) | only if it is built on package %[8]s |
-`, "`--image`", strings.Join(byDefault, ", "), strings.Join(others, " and "), span(first, last), image.Minor, "`ours`", "`official`", "`ccm`")
+`, "`--image`", strings.Join(byDefault, ", "), otherClouds, span(first, last), image.Minor, "`ours`", "`official`", "`ccm`")
 }
 
 // officialTable has the tags by minor, and where they are.

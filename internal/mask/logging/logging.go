@@ -6,12 +6,14 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math"
 	"reflect"
 	"regexp"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -34,36 +36,94 @@ func Apply(c *logsapi.LoggingConfiguration, gate featuregate.FeatureGate) error 
 	if isSame(before, klog.Background().GetSink()) { // the same configuration was applied before
 		return nil
 	}
-	putMask(contextual)
+	logger := putMask(contextual)
 	klog.EnableContextualLogging(contextual)
-	slog.SetDefault(slog.New(logr.ToSlogHandler(klog.Background())))
+	slog.SetDefault(slog.New(logr.ToSlogHandler(logger)))
 	return nil
 }
 
+// UseText has klog and loggers of contexts write klog's own format to standard error, without secrets and without a
+// configuration: one can be applied later. What is logged goes by klog's verbosity alone, also when that changes.
+func UseText() {
+	text := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(math.MaxInt32)))
+	klog.SetLoggerWithOptions(mask.Logger(text.WithSink(byVerbosity{LogSink: text.GetSink()})),
+		klog.ContextualLogger(true), klog.WriteKlogBuffer(writeMasked(text)))
+}
+
+// byVerbosity has klog's verbosity decide what its sink logs.
+type byVerbosity struct {
+	logr.LogSink
+	depth int
+}
+
+// frames are those between klog.VDepth and the code that logs: this sink, the one that masks, and logr's.
+const frames = 3
+
+// Enabled implements logr.LogSink.
+func (s byVerbosity) Enabled(level int) bool {
+	return klog.VDepth(frames+s.depth, klog.Level(level)).Enabled()
+}
+
+// WithValues implements logr.LogSink.
+func (s byVerbosity) WithValues(values ...any) logr.LogSink {
+	return byVerbosity{s.LogSink.WithValues(values...), s.depth}
+}
+
+// WithName implements logr.LogSink.
+func (s byVerbosity) WithName(name string) logr.LogSink {
+	return byVerbosity{s.LogSink.WithName(name), s.depth}
+}
+
+// WithCallDepth implements logr.CallDepthLogSink.
+func (s byVerbosity) WithCallDepth(depth int) logr.LogSink {
+	deeper, ok := s.LogSink.(logr.CallDepthLogSink)
+	if !ok {
+		return s
+	}
+	return byVerbosity{deeper.WithCallDepth(depth), s.depth + depth}
+}
+
 // IsSet reports whether the process has a logger of its own, and not klog's.
-func IsSet() bool {
+func IsSet() bool { return isGiven() || isHidden() }
+
+// isGiven reports whether klog gives the logger away.
+func isGiven() bool {
 	return reflect.TypeOf(klog.Background().GetSink()) != reflect.TypeOf(klog.NewKlogr().GetSink())
 }
 
-// Mask masks what others have set up, and leaves it to whom it goes. Where contextual logging is off, klog gives no
-// logger away. Then messages and values that go through klog are masked, and errors are not.
+// isHidden reports whether klog has a logger that it does not give away, as where contextual logging is off. Nothing
+// that klog exports says so.
+func isHidden() bool {
+	logger := reflect.Indirect(reflect.ValueOf(klog.CaptureState())).FieldByName("logger")
+	return logger.IsValid() && logger.Kind() == reflect.Pointer && !logger.IsNil()
+}
+
+// Mask masks what others have set up, of slog and the package log too, and leaves it to whom it goes. Where contextual
+// logging is off, klog gives no logger away. Then messages and values that go through klog are masked, and errors are
+// not.
 func Mask() {
+	maskStandard()
 	switch {
 	case mask.IsMasked(klog.Background()):
-	case IsSet():
+	case isGiven():
 		putMask(true)
 	default:
 		klog.SetLogFilter(filter{})
 	}
 }
 
-// SetVerbosity gives klog the verbosities of a configuration that is not applied.
+// SetVerbosity gives klog, and the loggers that follow it, the verbosity of a configuration that is not applied.
 func SetVerbosity(c *logsapi.LoggingConfiguration) error {
-	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	if err := flags.Set("v", fmt.Sprint(uint32(c.Verbosity))); err != nil {
+	if _, err := logs.GlogSetter(fmt.Sprint(uint32(c.Verbosity))); err != nil {
 		return fmt.Errorf("setting the verbosity of the log: %w", err)
 	}
+	return nil
+}
+
+// SetFileVerbosity gives klog the verbosities of files of a configuration that is not applied.
+func SetFileVerbosity(c *logsapi.LoggingConfiguration) error {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(flags)
 	if err := flags.Set("vmodule", logsapi.VModuleConfigurationPflag(&c.VModule).String()); err != nil {
 		return fmt.Errorf("setting the verbosity of files in the log: %w", err)
 	}
@@ -86,14 +146,25 @@ func (filter) FilterS(message string, values []any) (string, []any) {
 	return mask.Text(message), mask.LogValues(values)
 }
 
-// putMask puts a logger that masks in front of the one that is set.
-func putMask(contextual bool) {
+// putMask puts a logger that masks in front of the one that is set, and returns it.
+func putMask(contextual bool) logr.Logger {
 	logger := klog.Background()
+	masked := mask.Logger(logger)
 	options := []klog.LoggerOption{klog.ContextualLogger(contextual)}
-	if writer, ok := logger.GetSink().(textlogger.KlogBufferWriter); ok {
-		options = append(options, klog.WriteKlogBuffer(func(line []byte) { writer.WriteKlogBuffer(maskLine(line)) }))
+	if write := writeMasked(logger); write != nil {
+		options = append(options, klog.WriteKlogBuffer(write))
 	}
-	klog.SetLoggerWithOptions(mask.Logger(logger), options...)
+	klog.SetLoggerWithOptions(masked, options...)
+	return masked
+}
+
+// writeMasked writes the lines that klog itself has formatted; nil for a logger that formats all of them.
+func writeMasked(logger logr.Logger) func(line []byte) {
+	writer, ok := logger.GetSink().(textlogger.KlogBufferWriter)
+	if !ok {
+		return nil
+	}
+	return func(line []byte) { writer.WriteKlogBuffer(maskLine(line)) }
 }
 
 // applyUnmasked applies a configuration so that klog.Background returns the logger itself: without contextual logging

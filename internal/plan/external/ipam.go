@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -23,6 +24,11 @@ func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 	cloud := slices.Contains(d.Provider.Allocators, allocator)
 	runs := m.Flags["allocate-node-cidrs"] == "true" &&
 		!flagvalue.IsLoopDisabled(m.Flags["controllers"], clusterview.NodeIPAM)
+	if runs && cloud {
+		if err := canNotMove(d, allocator); err != nil {
+			return []error{err}
+		}
+	}
 	switch {
 	case !runs && d.Options.NodeIPAM == v1.IPAMMove:
 		return []error{
@@ -34,15 +40,6 @@ func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 		}
 	case !runs:
 		return nil
-	case cloud && allocator != flagvalue.CloudAllocator:
-		return []error{
-			fmt.Errorf(
-				"--cidr-allocator-type=%s takes pod CIDRs from the cloud in a way that no external manager knows: give them out by %s or %s first",
-				allocator,
-				flagvalue.RangeAllocator,
-				flagvalue.CloudAllocator,
-			),
-		}
 	case d.Options.NodeIPAM == v1.IPAMKeep && cloud:
 		return []error{
 			fmt.Errorf(
@@ -70,6 +67,27 @@ func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 			why,
 		),
 	)
+	return nil
+}
+
+// canNotMove is why no new manager can take an allocator that asks the cloud; nil where one can.
+func canNotMove(d *draft.Draft, allocator string) error {
+	switch {
+	case allocator != flagvalue.CloudAllocator:
+		return fmt.Errorf(
+			"--cidr-allocator-type=%s takes pod CIDRs from the cloud in a way that no external manager knows: give them out by %s or %s first",
+			allocator,
+			flagvalue.RangeAllocator,
+			flagvalue.CloudAllocator,
+		)
+	case d.Program.Ours:
+		return fmt.Errorf(
+			"--cidr-allocator-type=%s takes pod CIDRs from the cloud, and the manager in image %s gives out those of --cluster-cidr only: plan with --image=%s",
+			flagvalue.CloudAllocator,
+			d.Program.Image,
+			cloudprovider.Official,
+		)
+	}
 	return nil
 }
 

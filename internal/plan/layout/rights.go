@@ -102,21 +102,18 @@ func MigrationObjects(lease string) []Object {
 
 // StateObjects are the ConfigMaps that a manager writes. They are made with its rights. So it needs no right to create
 // any. That right cannot be limited to names, and an account that may create a ConfigMap in kube-system may say there
-// what others believe.
+// what others believe. The ConfigMap that names the cluster in the cloud is made of the cluster's UID. Without one
+// it is empty, and the manager fills it: a name that two clusters share would have them share load balancers.
 func StateObjects(provider, uid string) []Object {
 	out := []Object{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata(StateName(provider), component.Namespace)}}
 	if p, ok := cloudprovider.Lookup(provider); ok && p.Identity != "" {
-		sum := sha256.Sum256([]byte(CloudIdentity + uid))
-		id := hex.EncodeToString(sum[:8])
-		out = append(
-			out,
-			Object{
-				"apiVersion": "v1",
-				"kind":       "ConfigMap",
-				"metadata":   Metadata(p.Identity, component.Namespace),
-				"data":       Object{"uid": id, "provider-uid": id},
-			},
-		)
+		identity := Object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata(p.Identity, component.Namespace)}
+		if uid != "" {
+			sum := sha256.Sum256([]byte(CloudIdentity + uid))
+			id := hex.EncodeToString(sum[:8])
+			identity["data"] = Object{"uid": id, "provider-uid": id}
+		}
+		out = append(out, identity)
 	}
 	return out
 }

@@ -19,17 +19,30 @@ import (
 // manager's instance is not that of this machine.
 func Open(ctx context.Context, cloudConfig []byte, nodes []v1.Node) (*preview.Source, error) {
 	var calls atomic.Int64
-	made, err := gce.Open(ctx, complement(cloudConfig, nodes), gce.Options{Sent: &calls, Tokens: client.Default{}})
+	made, err := openReading(ctx, cloudConfig, nodes, &calls)
+	if err != nil {
+		return nil, err
+	}
+	return &preview.Source{Interface: made, Calls: calls.Load}, nil
+}
+
+// OpenProvider is Open for an inventory, which reads more of the cloud.
+func OpenProvider(ctx context.Context, cloudConfig []byte, nodes []v1.Node) (*gce.Cloud, error) {
+	return openReading(ctx, cloudConfig, nodes, nil)
+}
+
+func openReading(ctx context.Context, cloudConfig []byte, nodes []v1.Node, calls *atomic.Int64) (*gce.Cloud, error) {
+	made, err := gce.Open(ctx, complement(cloudConfig, nodes), gce.Options{Sent: calls, Tokens: client.Default{}})
 	if err != nil {
 		return nil, fmt.Errorf("opening provider gce: %w", err)
 	}
 	made.UseFences() // none: a request that changes something is not sent
-	return &preview.Source{Interface: made, Calls: calls.Load}, nil
+	return made, nil
 }
 
 // complement puts before a gce.conf what the provider would otherwise ask the metadata service of its instance. What
 // the config says itself comes later in the text, and wins. The name of the network is a placeholder: it is for load
-// balancers and routes, which are not asked for.
+// balancers and routes that are made.
 func complement(cloudConfig []byte, nodes []v1.Node) []byte {
 	var b strings.Builder
 	b.WriteString("[global]\nnetwork-name = network-of-the-cluster\n")
