@@ -101,7 +101,7 @@ func unasked() string {
 		}
 	}
 	slices.Sort(names)
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+	return strings.Join(names, " and ")
 }
 
 // TestExplanationsNameWhatTheCatalogueHas holds the versions and providers in the texts to the code that decides by them.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
@@ -25,6 +27,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/gcesim"
 	"github.com/transplant-dev/transplant/lab/poll"
+	"github.com/transplant-dev/transplant/provider/gce/inventory"
 )
 
 var every = flag.Bool("gce.all", false, "run the program against all kube-apiservers of proven.VersionsOf (make e2e)")
@@ -156,6 +159,8 @@ func clusterLives(t *testing.T, version string) {
 		})
 	}
 
+	inventoried(t, sim, s)
+
 	sim.SetStatus(gcesim.Zone, "worker-1", "TERMINATED")
 	s.setReady(t, "worker-1", corev1.ConditionUnknown)
 	s.untilNode(t, "worker-1", "tainted as shut down", func(n *corev1.Node) bool { return hasTaint(n, cloudproviderapi.TaintNodeShutdown) })
@@ -183,7 +188,74 @@ func clusterLives(t *testing.T, version string) {
 	})
 }
 
-func TestTheProgramEndsWhereThereIsNoSuchProject(t *testing.T) {
+// inventoried fails the test unless check --cloud=gce sees what there is.
+func inventoried(t *testing.T, sim *gcesim.Cloud, s *started) {
+	t.Helper()
+	t.Setenv("GCE_METADATA_HOST", sim.MetadataHost())
+	file := filepath.Join(t.TempDir(), "gce.conf")
+	if err := os.WriteFile(file, sim.Config(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source, err := inventory.Open(t.Context(), map[string]string{"config": file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []v1.Node
+	for _, n := range list.Items {
+		nodes = append(nodes, v1.Node{Name: n.Name, ProviderID: n.Spec.ProviderID})
+	}
+	got := source.Inventory(t.Context(), nodes)
+	var seen []string
+	for _, i := range got.Instances {
+		seen = append(seen, "instance "+i.ID+" "+i.State+" "+i.Zone)
+	}
+	for _, r := range got.Routes {
+		seen = append(seen, "route "+r.CIDR+" to "+r.Target)
+	}
+	var schemes []string
+	for _, b := range got.LoadBalancers {
+		schemes = append(schemes, fmt.Sprintf("%s %v with %v", b.Scheme, b.Listeners, b.Members))
+	}
+	slices.Sort(schemes)
+	want := []string{
+		"instance cp-1 running " + gcesim.Zone, "instance worker-1 running " + gcesim.Zone, "instance worker-2 running " + gcesim.Zone,
+		"route 10.244.0.0/24 to cp-1", "route 10.244.1.0/24 to worker-1", "route 10.244.2.0/24 to worker-2",
+		"internal [80/TCP->80] with [cp-1 worker-1 worker-2]", "internet-facing [80-80/TCP->80-80] with [cp-1 worker-1 worker-2]",
+	}
+	if diff := cmp.Diff(want, append(seen, schemes...)); diff != "" || len(got.Errors) > 0 {
+		t.Errorf("the inventory (-want +got), errors %q:\n%s", got.Errors, diff)
+	}
+	for _, part := range errorsElsewhere(t, sim, nodes) {
+		if !strings.Contains(part, "another-project") {
+			t.Errorf("of a project that is not there, the error is %q", part)
+		}
+	}
+}
+
+// errorsElsewhere are those of an inventory whose cloud config has another project.
+func errorsElsewhere(t *testing.T, sim *gcesim.Cloud, nodes []v1.Node) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gce.conf")
+	wrong := strings.Replace(string(sim.Config()), gcesim.Project, "another-project", 1)
+	if err := os.WriteFile(file, []byte(wrong), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source, err := inventory.Open(t.Context(), map[string]string{"config": file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := source.Inventory(t.Context(), nodes)
+	if len(got.Errors) != 3 || len(got.LoadBalancers)+len(got.Routes)+len(got.Instances) > 0 {
+		t.Errorf("of a project that is not there: %+v", got)
+	}
+	return got.Errors
+}
+
+func TestTheProgramNamesAProjectThatIsNotThere(t *testing.T) {
 	sim := start(t, gcesim.Options{})
 	config := strings.Replace(string(sim.Config()), gcesim.Project, "another-project", 1)
 	s := startProgram(t, apiserver.DefaultVersion, sim, []byte(config))

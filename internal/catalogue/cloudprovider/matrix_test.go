@@ -41,6 +41,9 @@ var trials = map[string]trial{
 		"lab/faults/processlab/":         "TestEveryFaultAtEveryStep",
 		"lab/hosts/stage/faults_test.go": "TestRealHostsGetOverWhatGoesWrong",
 	}},
+	cloudprovider.GCE: {30, "in the lab, with a simulated Compute Engine", map[string]string{
+		"lab/trial/clouds_test.go": "TestAClusterOnGCEIsMigratedAndBroughtBack",
+	}},
 	cloudprovider.OpenStack: {25, "in the lab, with a real OpenStack (Zed) and a simulated one", map[string]string{
 		"lab/trial/clouds_test.go": "TestAClusterOnARealOpenStackIsMigratedAndBroughtBack",
 	}},
@@ -50,7 +53,10 @@ var trials = map[string]trial{
 }
 
 // asked are the providers whose own code --prove can ask: those whose program has the sub-command.
-var asked = map[string]string{cloudprovider.AWS: "provider/aws/preview", cloudprovider.OpenStack: "provider/openstack/preview", cloudprovider.VSphere: "provider/vsphere/preview"}
+var asked = map[string]string{
+	cloudprovider.AWS: "provider/aws/preview", cloudprovider.GCE: "provider/gce/preview", cloudprovider.OpenStack: "provider/openstack/preview",
+	cloudprovider.VSphere: "provider/vsphere/preview",
+}
 
 var shortNames = map[string]string{
 	cloudprovider.AWS: "AWS", cloudprovider.Azure: "Azure", cloudprovider.GCE: "GCE", cloudprovider.OpenStack: "OpenStack", cloudprovider.VSphere: "vSphere",
