@@ -107,23 +107,25 @@ func ensure(ctx context.Context, o Options) (programs, error) {
 }
 
 // sets names the sets that have etcd and a kube-apiserver of a version; kubelets of the same version are in another
-// one.
+// one. Of two with a kube-apiserver it is the one with less to compile.
 func sets(version string) (ids []string, etcdVersion string, err error) {
+	var etcd, api build.Set
 	for _, set := range build.Sets {
 		has := func(program string) bool {
 			return slices.ContainsFunc(set.Commands, func(c build.Command) bool { return c.Name == program })
 		}
 		switch {
 		case has("etcd"):
-			ids, etcdVersion = append([]string{set.ID()}, ids...), set.Version
-		case set.Version == version && has("kube-apiserver"):
-			ids = append(ids, set.ID())
+			etcd = set
+		case set.Version == version && has("kube-apiserver") &&
+			(len(api.Commands) == 0 || len(set.Commands) < len(api.Commands)):
+			api = set
 		}
 	}
-	if len(ids) != 2 {
+	if len(api.Commands) == 0 {
 		return nil, "", fmt.Errorf("kube-apiserver %s is not among the sets that can be built", version)
 	}
-	return ids, etcdVersion, nil
+	return []string{etcd.ID(), api.ID()}, etcd.Version, nil
 }
 
 func (s *Server) start(ctx context.Context, o Options, programs programs) error {
