@@ -95,7 +95,6 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var details strings.Builder
 	failed := false
-	name := strings.TrimPrefix(e.path, "/")
 	for _, c := range checks {
 		err := c.Check(r)
 		e.log(c.Name(), err)
@@ -114,6 +113,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	name := e.name()
 	_, verbose := r.URL.Query()["verbose"]
 	switch {
 	case failed:
@@ -126,10 +126,13 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// name is the path's: healthz, livez or readyz.
+func (e *endpoint) name() string { return strings.TrimPrefix(e.path, "/") }
+
 // count tells /metrics/slis of a check, as upstream does where all are asked for and not one of them.
 func (e *endpoint) count(r *http.Request, name string, status slis.HealthcheckStatus) {
 	if r.URL.Path == e.path {
-		_ = slis.ObserveHealthcheck(r.Context(), name, strings.TrimPrefix(e.path, "/"), status) // it knows both
+		_ = slis.ObserveHealthcheck(r.Context(), name, e.name(), status) // it knows both
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 const ChartDir = "deploy/charts/cloud-controller-manager"
 
 // chart renders what the chart reads of a provider: the rules of its roles, and the names of the ConfigMaps that its
-// manager writes. The one that names the cluster in
-// the cloud outlives the chart. The Secret of a cloud config's credentials has a name in the chart's values.
+// manager writes. The one that names the cluster in the cloud outlives the chart. The Secret of a cloud config's
+// credentials has a name in the chart's values.
 func (r *renderer) chart(provider string) {
 	objects := layout.IdentityObjects(provider, layout.Manager{Ours: true})
 	var state, identity []any

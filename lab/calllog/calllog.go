@@ -111,6 +111,14 @@ func (l *Log) add(call v1.CloudCall) {
 	}
 }
 
+// CompleteByStatus has the status of an answer as the error. A simulator says 501 of what it does not know.
+func CompleteByStatus(call *v1.CloudCall, status int, _ []byte) {
+	if status >= http.StatusBadRequest {
+		call.Error = http.StatusText(status)
+	}
+	call.Unknown = status == http.StatusNotImplemented
+}
+
 // recorder keeps the status of an answer and its first part.
 type recorder struct {
 	http.ResponseWriter

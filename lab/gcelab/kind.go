@@ -51,10 +51,7 @@ func (Kind) Place(h *cluster.Host) {
 
 // Config implements cluster.Kind.
 func (Kind) Config(_ *cluster.Host, endpoint string) string {
-	return strings.Join([]string{
-		"[global]", "api-endpoint = http://" + endpoint + "/compute/v1/", "project-id = " + gcesim.Project,
-		"local-zone = " + gcesim.Zone, "network-name = " + gcesim.Network, "node-tags = " + gcesim.NodeTag, "multizone = true", "",
-	}, "\n")
+	return string(gcesim.ConfigAt("http://"+endpoint, "multizone = true"))
 }
 
 // Flags implements cluster.Kind.
@@ -130,7 +127,7 @@ func (Kind) Start(l cluster.Layout) (cluster.Cloud, error) {
 	c := &Cloud{Log: calls, sim: sim}
 	c.server = &http.Server{
 		Handler: &calllog.Front{
-			Log: calls, Next: sim, Complete: complete,
+			Log: calls, Next: sim, Complete: calllog.CompleteByStatus,
 			Describe: func(r *http.Request, _ []byte) v1.CloudCall { return describe(l, r) },
 		},
 		ReadHeaderTimeout: 10 * time.Second,
@@ -201,12 +198,4 @@ func describe(l cluster.Layout, r *http.Request) v1.CloudCall {
 	return v1.CloudCall{
 		Service: service, Action: asked.Method + " " + asked.Path, Mutating: asked.Mutates(), Key: l.KeyOf(Kind{}, r, component),
 	}
-}
-
-// complete has the status as the error. The simulator says 501 of what it does not know.
-func complete(call *v1.CloudCall, status int, _ []byte) {
-	if status >= http.StatusBadRequest {
-		call.Error = http.StatusText(status)
-	}
-	call.Unknown = status == http.StatusNotImplemented
 }

@@ -115,10 +115,13 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *Cloud) MetadataHost() string { return strings.TrimPrefix(c.server.URL, "http://") }
 
 // Config is a gce.conf for the cloud, with the lines of more at its end.
-func (c *Cloud) Config(more ...string) []byte {
+func (c *Cloud) Config(more ...string) []byte { return ConfigAt(c.server.URL, more...) }
+
+// ConfigAt is a gce.conf for a cloud that is reached at another address, http://host:port.
+func ConfigAt(address string, more ...string) []byte {
 	lines := []string{
 		"[global]",
-		"api-endpoint = " + c.server.URL + "/compute/v1/",
+		"api-endpoint = " + address + "/compute/v1/",
 		"project-id = " + Project,
 		"local-zone = " + Zone,
 		"network-name = " + Network,

@@ -186,7 +186,7 @@ func (c *Cloud) start(l cluster.Layout, router string) error {
 	}
 	c.server = &http.Server{
 		Handler: &calllog.Front{
-			Log: c.Log, Next: o.handler, Complete: complete,
+			Log: c.Log, Next: o.handler, Complete: calllog.CompleteByStatus,
 			Describe: func(r *http.Request, body []byte) v1.CloudCall { return describe(l, r, body) },
 		},
 		ReadHeaderTimeout: 10 * time.Second,
@@ -273,12 +273,4 @@ func fields(body []byte) map[string]string {
 		}
 	}
 	return out
-}
-
-// complete has the status as the error. The simulator says 501 of what it does not know.
-func complete(call *v1.CloudCall, status int, _ []byte) {
-	if status >= http.StatusBadRequest {
-		call.Error = http.StatusText(status)
-	}
-	call.Unknown = status == http.StatusNotImplemented
 }
