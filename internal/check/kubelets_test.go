@@ -6,29 +6,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
-	"github.com/transplant-dev/transplant/internal/check/kubelet"
 	"github.com/transplant-dev/transplant/internal/check/volume"
 )
-
-func TestAPatternMatchesAsInTheKubelet(t *testing.T) {
-	for _, tc := range []struct {
-		pattern, registry string
-		want              bool
-	}{
-		{"*.dkr.ecr.*.amazonaws.com", "123.dkr.ecr.us-east-1.amazonaws.com", true},
-		{"*.dkr.ecr.*.amazonaws.com", "123.dkr.ecr.cn-north-1.amazonaws.com.cn", false},
-		{"*.dkr.ecr.*.amazonaws.com", "a.b.dkr.ecr.us-east-1.amazonaws.com", false},
-		{"*.azurecr.io", "acme.azurecr.io", true},
-		{"*.azurecr.io/team", "acme.azurecr.io", true},
-		{"https://gcr.io", "gcr.io", true},
-		{"*.gcr.io", "gcr.io", false},
-		{"[.io", "gcr.io", false},
-	} {
-		if got := kubelet.MatchImage(tc.pattern, tc.registry); got != tc.want {
-			t.Errorf("%s matches %s: %t", tc.pattern, tc.registry, got)
-		}
-	}
-}
 
 func TestTheLastValueOfAFlagCounts(t *testing.T) {
 	k := facts.Kubelet{Kubelet: v1.Kubelet{Flags: map[string]string{"cloud-provider": "external"}}}

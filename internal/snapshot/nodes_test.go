@@ -116,18 +116,3 @@ func TestTheFactsOfAService(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
-
-func TestPatternsOfRegistriesMatchAsInTheKubelet(t *testing.T) {
-	for pattern, hosts := range map[string]map[string]bool{
-		"*.gcr.io":                  {"eu.gcr.io": true, "gcr.io": false, "a.eu.gcr.io": false},
-		"*.dkr.ecr.*.amazonaws.com": {"1.dkr.ecr.eu-west-1.amazonaws.com": true, "1.dkr.ecr.amazonaws.com": false},
-		"*-docker.pkg.dev/x":        {"europe-docker.pkg.dev": true, "-docker.pkg.dev": true, "europe.pkg.dev": false},
-		"gcr.io":                    {"gcr.io": true, "gcr.io.example.com": false},
-	} {
-		for host, want := range hosts {
-			if got := objects.MatchesHost(pattern, host); got != want {
-				t.Errorf("%s against %s: got %t", pattern, host, got)
-			}
-		}
-	}
-}

@@ -1,6 +1,7 @@
 package cloudprovider
 
 import (
+	"path"
 	"slices"
 	"strings"
 )
@@ -348,6 +349,32 @@ type CredentialProvider struct {
 // Is reports whether a name in a kubelet's configuration is that of the binary, or of another one for the same.
 func (c CredentialProvider) Is(name string) bool {
 	return name == c.Binary || slices.Contains(c.Also, name)
+}
+
+// CoversRegistry reports whether it has credentials for the images of a registry.
+func (c CredentialProvider) CoversRegistry(registry string) bool {
+	return MatchesAnyImage(c.MatchImages, registry)
+}
+
+// MatchesAnyImage reports whether one of the patterns of matchImages matches a registry.
+func MatchesAnyImage(patterns []string, registry string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return MatchesImage(pattern, registry) })
+}
+
+// MatchesImage reports whether the host of a pattern of matchImages matches a registry: part by part between the dots,
+// as the kubelet does. A star stands for one part or some of one, never for a dot.
+func MatchesImage(pattern, registry string) bool {
+	pattern, _, _ = strings.Cut(strings.TrimPrefix(pattern, "https://"), "/")
+	want, have := strings.Split(pattern, "."), strings.Split(registry, ".")
+	if len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if ok, err := path.Match(want[i], have[i]); err != nil || !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // Providers are all former in-tree providers, sorted by name.

@@ -163,3 +163,29 @@ func TestAProviderIDOfAnInventory(t *testing.T) {
 		}
 	}
 }
+
+func TestPatternsOfImagesMatchAsInTheKubelet(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, registry string
+		want              bool
+	}{
+		{"*.dkr.ecr.*.amazonaws.com", "123.dkr.ecr.us-east-1.amazonaws.com", true},
+		{"*.dkr.ecr.*.amazonaws.com", "123.dkr.ecr.cn-north-1.amazonaws.com.cn", false},
+		{"*.dkr.ecr.*.amazonaws.com", "a.b.dkr.ecr.us-east-1.amazonaws.com", false},
+		{"*.dkr.ecr.*.amazonaws.com", "1.dkr.ecr.amazonaws.com", false},
+		{"*.azurecr.io", "acme.azurecr.io", true},
+		{"*.azurecr.io/team", "acme.azurecr.io", true},
+		{"https://gcr.io", "gcr.io", true},
+		{"gcr.io", "gcr.io.example.com", false},
+		{"*.gcr.io", "gcr.io", false},
+		{"*.gcr.io", "a.eu.gcr.io", false},
+		{"*-docker.pkg.dev/x", "europe-docker.pkg.dev", true},
+		{"*-docker.pkg.dev/x", "-docker.pkg.dev", true},
+		{"*-docker.pkg.dev/x", "europe.pkg.dev", false},
+		{"[.io", "gcr.io", false},
+	} {
+		if got := MatchesImage(tc.pattern, tc.registry); got != tc.want {
+			t.Errorf("%s matches %s: %t", tc.pattern, tc.registry, got)
+		}
+	}
+}

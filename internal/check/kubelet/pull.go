@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -348,31 +347,14 @@ func isAdded(f facts.Facts, k facts.Kubelet, registry string) bool {
 		return false
 	}
 	isOwn := func(p v1.CredentialProvider) bool { return cloud.Credentials.Is(p.Name) }
-	return !slices.ContainsFunc(k.Credentials.Providers, isOwn) &&
-		slices.ContainsFunc(cloud.Credentials.MatchImages, func(pattern string) bool { return MatchImage(pattern, registry) })
+	return !slices.ContainsFunc(k.Credentials.Providers, isOwn) && cloud.Credentials.CoversRegistry(registry)
 }
 
 func matches(k facts.Kubelet, registry string) bool {
 	for _, p := range k.Credentials.Providers {
-		if slices.ContainsFunc(p.MatchImages, func(pattern string) bool { return MatchImage(pattern, registry) }) {
+		if cloudprovider.MatchesAnyImage(p.MatchImages, registry) {
 			return true
 		}
 	}
 	return false
-}
-
-// MatchImage reports whether the host of a pattern of matchImages matches a registry: part by part, as the kubelet
-// does.
-func MatchImage(pattern, registry string) bool {
-	pattern, _, _ = strings.Cut(strings.TrimPrefix(pattern, "https://"), "/")
-	want, have := strings.Split(pattern, "."), strings.Split(registry, ".")
-	if len(want) != len(have) {
-		return false
-	}
-	for i := range want {
-		if ok, err := path.Match(want[i], have[i]); err != nil || !ok {
-			return false
-		}
-	}
-	return true
 }

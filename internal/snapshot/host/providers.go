@@ -10,9 +10,9 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
-	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
 const (
@@ -139,7 +139,7 @@ func ImageFor(g *collect.Collector, node string, patterns []string) string {
 	for _, registry := range slices.Concat(own, slices.Compact(others)) {
 		for _, pattern := range patterns {
 			host, where := splitPattern(pattern)
-			if objects.MatchesHost(host, registry) {
+			if cloudprovider.MatchesImage(host, registry) {
 				return registry + where + "/probe:latest"
 			}
 		}

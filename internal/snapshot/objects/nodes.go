@@ -168,33 +168,11 @@ func registries(images []corev1.ContainerImage) []string {
 func credentialsFor(host string) []string {
 	var out []string
 	for _, p := range cloudprovider.Providers() {
-		if p.Credentials != nil &&
-			slices.ContainsFunc(p.Credentials.MatchImages, func(pattern string) bool { return MatchesHost(pattern, host) }) {
+		if p.Credentials != nil && p.Credentials.CoversRegistry(host) {
 			out = append(out, p.Name)
 		}
 	}
 	return out
-}
-
-// MatchesHost matches as the kubelet does: part by part between the dots. A star stands for one part or the rest of
-// one, never for a dot.
-func MatchesHost(pattern, host string) bool {
-	pattern, _, _ = strings.Cut(pattern, "/")
-	want, have := strings.Split(pattern, "."), strings.Split(host, ".")
-	if len(want) != len(have) {
-		return false
-	}
-	for i, w := range want {
-		before, after, star := strings.Cut(w, "*")
-		switch {
-		case !star && w != have[i]:
-			return false
-		case star &&
-			(len(have[i]) < len(before)+len(after) || !strings.HasPrefix(have[i], before) || !strings.HasSuffix(have[i], after)):
-			return false
-		}
-	}
-	return true
 }
 
 // SummarizeRegistries drops those that the cluster's own provider has no credentials for: an in-tree kubelet on one

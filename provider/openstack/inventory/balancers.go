@@ -47,7 +47,7 @@ func (p *project) balancers(
 	var out []v1.LoadBalancer
 	for _, lb := range all {
 		_, named := naming.OfBalancer(lb.Name)
-		if lb.ProvisioningStatus == "DELETED" || !named && !strings.HasPrefix(lb.Name, naming.ServicePrefix) {
+		if lb.ProvisioningStatus == "DELETED" || !named && !naming.IsServiceName(lb.Name) {
 			continue
 		}
 		made, err := describeLoadBalancer(ctx, octavia, lb, attached[lb.VipPortID])
@@ -65,7 +65,7 @@ func (p *project) balancers(
 // belongs reports whether a load balancer is the cluster's: by the cluster in its name, or by a node that is a member.
 // One of the in-tree provider without members is of a Service that is being deleted, or of one that is gone.
 func (p *project) belongs(lb v1.LoadBalancer, nodes map[string]bool) bool {
-	if p.options.Cluster != "" && strings.HasPrefix(lb.Name, naming.ServicePrefix) {
+	if p.options.Cluster != "" && naming.IsServiceName(lb.Name) {
 		maker, ok := naming.OfBalancer(lb.Name)
 		return ok && maker.Cluster == p.options.Cluster || // a name that was cut does not say which part is the cluster's
 			!ok && strings.HasPrefix(lb.Name, naming.ServicePrefix+p.options.Cluster+"_")

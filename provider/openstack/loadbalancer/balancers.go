@@ -160,7 +160,7 @@ func (s *settings) scope(lb *loadbalancers.LoadBalancer) scope {
 // others are the Services that share a load balancer, as its tags name them.
 func (s scope) others(lb *loadbalancers.LoadBalancer) (tags []string) {
 	for _, tag := range lb.Tags {
-		if isServiceTag(tag) && tag != s.tag {
+		if naming.IsServiceName(tag) && tag != s.tag {
 			tags = append(tags, tag)
 		}
 	}
@@ -498,7 +498,7 @@ func (b *Balancers) share(
 func (s *settings) isOfNamespace(lb *loadbalancers.LoadBalancer, in scope) bool {
 	names := in.others(lb)
 	_, inTree := naming.OfBalancer(lb.Name) // its name has a UID, which says no namespace
-	if inTree || isServiceTag(lb.Name) {
+	if inTree || naming.IsServiceName(lb.Name) {
 		names = append(names, lb.Name)
 	}
 	if len(names) == 0 {

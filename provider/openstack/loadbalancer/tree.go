@@ -230,10 +230,8 @@ func (s scope) ownsListener(l *listener) bool {
 	if slices.Contains(l.tags, s.tag) {
 		return true
 	}
-	return s.owner && !slices.ContainsFunc(l.tags, isServiceTag)
+	return s.owner && !slices.ContainsFunc(l.tags, naming.IsServiceName)
 }
-
-func isServiceTag(tag string) bool { return strings.HasPrefix(tag, naming.ServicePrefix) }
 
 // diff lists the requests that make a tree what it should be, as far as they can be known now. What is below a listener
 // or pool that is yet to be made comes with the next diff. Listeners in the way of new ones go first. Others that are

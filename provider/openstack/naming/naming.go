@@ -11,6 +11,9 @@ import (
 // name follow.
 const ServicePrefix = "kube_service_"
 
+// IsServiceName reports whether a name or a tag is one that names its Service.
+func IsServiceName(name string) bool { return strings.HasPrefix(name, ServicePrefix) }
+
 // longest is where the external provider cuts names.
 const longest = 255
 

@@ -105,13 +105,13 @@ func (f *facts) shared(b *balancer, owner naming.Owner) string {
 	}
 	own := b.Name
 	if owner.UID != "" {
-		if i := slices.IndexFunc(tags, isOf); i >= 0 {
+		if i := slices.IndexFunc(tags, naming.IsServiceName); i >= 0 {
 			own = tags[i]
 		}
 	}
 	for _, tag := range tags {
 		switch of, known := naming.OfBalancer(tag); {
-		case !isOf(tag):
+		case !naming.IsServiceName(tag):
 		case tag != own:
 			return "it is shared: the tag " + quoteName(tag) + " is that of another Service"
 		case !known || owner.UID != "" && f.cluster != "" && of.Cluster != f.cluster:
@@ -132,16 +132,13 @@ func (f *facts) shared(b *balancer, owner naming.Owner) string {
 func tagsOf(b *balancer) (tags []string, foreign string) {
 	tags = slices.Clone(b.Tags)
 	for _, l := range b.listeners {
-		if l.Name != "" && !strings.Contains(l.Name, b.Name) && !slices.ContainsFunc(l.Tags, isOf) {
+		if l.Name != "" && !strings.Contains(l.Name, b.Name) && !slices.ContainsFunc(l.Tags, naming.IsServiceName) {
 			return nil, l.Name
 		}
 		tags = append(tags, l.Tags...)
 	}
 	return tags, ""
 }
-
-// isOf reports whether a tag names a Service.
-func isOf(tag string) bool { return strings.HasPrefix(tag, naming.ServicePrefix) }
 
 // notProven is what is wrong with the members, or missing. A name says too little: two clusters may have one name, and
 // in-tree names have none.
