@@ -45,17 +45,29 @@ func (w *world) load(ctx context.Context) error {
 }
 
 func (w *world) turn(ctx context.Context, i int) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, annotation, i)
-	_, err := w.admin.CoreV1().
-		Services(metav1.NamespaceDefault).
-		Patch(ctx, serviceName(i%services), types.MergePatchType, patch, metav1.PatchOptions{})
+	w.turning.Lock()
+	defer w.turning.Unlock()
+	err := w.change(ctx, i%services, fmt.Sprint(i))
 	if i%joinEvery == 0 {
-		err = errors.Join(err, w.join(ctx, fmt.Sprintf("node-%d-%d", time.Now().UnixMilli(), i)))
+		name := fmt.Sprintf("node-%d-%d", time.Now().UnixMilli(), i)
+		err = errors.Join(err, w.join(ctx, name))
+		w.joined = append(w.joined, name)
 	}
 	return err
 }
 
-func serviceName(i int) string { return fmt.Sprintf("web-%d", i) }
+// change changes what a Service asks for.
+func (w *world) change(ctx context.Context, i int, value string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotation, value)
+	_, err := w.admin.CoreV1().
+		Services(metav1.NamespaceDefault).
+		Patch(ctx, serviceName(i), types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+const servicePrefix = "web-"
+
+func serviceName(i int) string { return fmt.Sprintf("%s%d", servicePrefix, i) }
 
 // furnish makes what the load changes.
 func (w *world) furnish(ctx context.Context) error {
@@ -108,12 +120,15 @@ func (w *world) initialised(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	waits := slices.ContainsFunc(
-		n.Spec.Taints,
-		func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider },
-	)
-	if n.Spec.ProviderID == "" || waits {
+	if !isInitialised(n) {
 		return errNotYet
 	}
 	return nil
+}
+
+func isInitialised(n *corev1.Node) bool {
+	return n.Spec.ProviderID != "" && !slices.ContainsFunc(
+		n.Spec.Taints,
+		func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider },
+	)
 }

@@ -57,6 +57,11 @@ func (w *world) deletePodByForce(ctx context.Context, name string) error {
 
 // testify is what a kubelet writes when the container of a manager has ended.
 func (w *world) testify(ctx context.Context, name string) error {
+	return w.say(ctx, name, 137, "Error")
+}
+
+// say writes that the container of a manager has ended, as the kubelet does by what its runtime says.
+func (w *world) say(ctx context.Context, name string, code int32, reason string) error {
 	message, err := os.ReadFile(w.message(name))
 	if err != nil {
 		return fmt.Errorf("reading the termination message of %s: %w", name, err)
@@ -69,7 +74,7 @@ func (w *world) testify(ctx context.Context, name string) error {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "manager",
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: 137, Reason: "Error", Message: string(message), FinishedAt: metav1.Now(), ContainerID: "containerd://" + name,
+			ExitCode: code, Reason: reason, Message: string(message), FinishedAt: metav1.Now(), ContainerID: "containerd://" + name,
 		}},
 	}}
 	if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/simcloud"
+	"github.com/transplant-dev/transplant/lab/simcloud/api"
 )
 
 // act is something that a process changed, or tried to change, and that arrived.
@@ -26,6 +27,7 @@ type act struct {
 	at    time.Time // when it arrived
 	cloud bool      // at the cloud, or else at kube-apiserver
 	what  string
+	loop  string // that made the change; empty where that cannot be told
 	// refused is an act that changed nothing. The object had another version than it named, or its body did not come: the
 	// fence is asked again when a body is sent. kube-apiserver answers such a request with 500.
 	refused bool
@@ -40,14 +42,17 @@ func acts(calls []simcloud.Call, writes []apiserver.Write) []act {
 	var out []act
 	for _, c := range calls {
 		if c.Mutating {
-			out = append(out, act{by: c.Caller, at: c.Arrived, cloud: true, what: fmt.Sprintf("%s %s", c.Operation, c.Object)})
+			out = append(out, act{
+				by: c.Caller, at: c.Arrived, cloud: true, what: fmt.Sprintf("%s %s", c.Operation, c.Object),
+				loop: loopOfCall(c.Operation),
+			})
 		}
 	}
 	for _, w := range writes {
 		if ofALoop(w) {
 			what := fmt.Sprintf("%s %s/%s %s/%s (%d)", w.Verb, w.Resource, w.Subresource, w.Namespace, w.Name, w.Code)
 			refused := w.Code == http.StatusConflict || w.Code == http.StatusInternalServerError
-			out = append(out, act{by: w.User, at: w.Received, what: what, refused: refused})
+			out = append(out, act{by: w.User, at: w.Received, what: what, refused: refused, loop: loopOfWrite(w)})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b act) int { return a.at.Compare(b.at) })
@@ -64,6 +69,34 @@ func ofALoop(w apiserver.Write) bool {
 		return !strings.HasPrefix(w.Name, mainLease+".") && !strings.HasPrefix(w.Name, migrationLease+".")
 	}
 	return true
+}
+
+// The loops that acts are told apart by.
+const (
+	loopService   = "service"
+	loopRoute     = "route"
+	loopNode      = "cloud-node"
+	loopLifecycle = "cloud-node-lifecycle"
+)
+
+func loopOfCall(o api.Operation) string {
+	if o == api.CreateRoute || o == api.DeleteRoute {
+		return loopRoute
+	}
+	return loopService
+}
+
+// loopOfWrite is empty for events about nodes, which two loops write.
+func loopOfWrite(w apiserver.Write) string {
+	switch {
+	case w.Resource == "services", w.Resource == "events" && strings.HasPrefix(w.Name, servicePrefix):
+		return loopService
+	case w.Resource == "nodes" && w.Verb == "delete":
+		return loopLifecycle
+	case w.Resource == "nodes":
+		return loopNode
+	}
+	return ""
 }
 
 // takeover is how the work passed from one process to another.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/edge"
 	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/simcloud"
 	"github.com/transplant-dev/transplant/lab/simcloud/provider"
@@ -42,6 +44,13 @@ type world struct {
 	started int
 
 	inPods bool // managers run in pods, and the trial is their kubelet
+	// migrates reports whether managers have a lease for each group of loops.
+	migrates bool
+	// ways are the connections of managers to the API, by name, where they are disturbed.
+	ways map[string]*edge.Edge
+
+	turning sync.Mutex // of the load, which waits while it is held
+	joined  []string   // the nodes of the load that no one has taken away
 
 	kubeconfig string // of every manager; where it is empty, each has a user of its own
 }

@@ -1,6 +1,9 @@
 package faults
 
 import (
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -118,5 +121,34 @@ func These(list []Fault) func(step, host string) []Fault {
 			}
 		}
 		return out
+	}
+}
+
+// Random gives a share of the steps a fault: of any kind, at a point and for a time of its own. A seed gives a step the
+// same fault each time, in whatever order the steps come.
+func Random(seed uint64, share float64, l Lengths) func(step, host string) []Fault {
+	kinds := slices.Concat([]Kind{Killed}, OfTheCluster, OfTheOperator)
+	return func(step, host string) []Fault {
+		hash := fnv.New64a()
+		_, _ = hash.Write([]byte(step)) // it never fails
+		random := rand.New(rand.NewPCG(seed, hash.Sum64()))
+		if random.Float64() >= share {
+			return nil
+		}
+		fit := without(kinds, host == "")
+		f := Fault{Kind: fit[random.IntN(len(fit))], Point: During, Step: step, Host: host}
+		f.For = l.of(f.Kind, random.IntN(2))
+		switch f.Kind {
+		case Killed:
+			f.Point = []string{Before, During, After}[random.IntN(3)]
+		case APIGone, AccessLost, DiskFull, Rebooted: // from half as long to twice as long
+			f.For = time.Duration(float64(f.For) * (0.5 + 1.5*random.Float64()))
+			fallthrough
+		default:
+			if random.IntN(3) == 0 {
+				f.Point = Before
+			}
+		}
+		return []Fault{f}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // token is a ServiceAccount's, which every migration has a new one of.
 var token = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
 
-// Same takes out of facts what two runs of one command cannot share.
+// Same removes from facts what two runs of one command cannot share.
 func Same(facts []string) []string {
 	out := make([]string, 0, len(facts))
 	for _, f := range facts {

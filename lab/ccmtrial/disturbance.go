@@ -1,0 +1,237 @@
+package ccmtrial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/poll"
+	"github.com/transplant-dev/transplant/lab/simcloud"
+)
+
+// event is what happens to a leader or its standby in a round of a random campaign.
+type event string
+
+const (
+	told          event = "leader told to end"
+	killed        event = "leader killed"
+	frozenLeader  event = "leader frozen"
+	frozenStandby event = "standby frozen"
+	apiRefuses    event = "leader's connections to the API refused"
+	apiSilent     event = "no byte between the leader and the API"
+	apiFrozen     event = "kube-apiserver frozen"
+	cloudSilent   event = "no answer of the cloud for the leader"
+	leaseDeleted  event = "lease deleted"
+	// The events of pods are lies or accidents: the leader lives.
+	podForced     event = "leader's pod deleted by force and made again"
+	containerLost event = "leader's container lost by its runtime"
+	wrongWord     event = "leader's container called ended while it runs"
+)
+
+var (
+	events = []event{
+		told, killed, frozenLeader, frozenStandby, apiRefuses, apiSilent, apiFrozen, cloudSilent, leaseDeleted,
+	}
+	eventsOfPods = []event{podForced, containerLost, wrongWord}
+)
+
+// climate is what the cloud does to all calls of a round.
+type climate string
+
+const (
+	fair      climate = "fair"
+	throttled climate = "throttled"
+	failing   climate = "failing"
+	slow      climate = "slow"
+)
+
+var climates = []climate{fair, fair, throttled, failing, slow}
+
+// settings are those of the cloud, without the faults of an event.
+func (c climate) settings() simcloud.Settings {
+	s := simcloud.Settings{Latency: simcloud.DefaultLatency}
+	switch c {
+	case throttled:
+		s.Throttles = []simcloud.Throttle{{Rate: 10, Burst: 5}}
+	case failing:
+		s.Faults = []simcloud.Fault{{Rate: 0.2, Code: http.StatusServiceUnavailable}}
+	case slow:
+		s.Latency = simcloud.Duration(400 * time.Millisecond)
+	default:
+	}
+	return s
+}
+
+// timings are those of leader election.
+type timings struct{ duration, deadline, retry time.Duration }
+
+// allTimings are short ones, so that more rounds go into an hour, and those of our manifests.
+var allTimings = []timings{
+	{6 * time.Second, 4 * time.Second, time.Second},
+	{9 * time.Second, 6 * time.Second, time.Second},
+	{15 * time.Second, 10 * time.Second, time.Second},
+}
+
+func (t timings) flags() []string {
+	return []string{
+		fmt.Sprintf("--leader-elect-lease-duration=%s", t.duration),
+		fmt.Sprintf("--leader-elect-renew-deadline=%s", t.deadline),
+		fmt.Sprintf("--leader-elect-retry-period=%s", t.retry),
+	}
+}
+
+// disturbance is an event, how long it lasts where it is healed, and what else is wrong meanwhile.
+type disturbance struct {
+	event event
+	lasts time.Duration
+	cloud climate
+	// lost is whether machines are lost meanwhile.
+	lost bool
+}
+
+func (d disturbance) String() string {
+	text := fmt.Sprintf("%s (%s), the cloud %s", d.event, d.lasts.Round(time.Millisecond), d.cloud)
+	if d.lost {
+		text += ", machines lost"
+	}
+	return text
+}
+
+// draw draws a disturbance. The lengths are from a sixth of a renew deadline to twice a lease duration, short ones as
+// often as long ones.
+func draw(random *rand.Rand, t timings, inPods bool) disturbance {
+	all := events
+	if inPods {
+		all = append(append([]event{}, events...), eventsOfPods...)
+	}
+	d := disturbance{
+		event: all[random.IntN(len(all))],
+		cloud: climates[random.IntN(len(climates))],
+		lost:  random.IntN(2) == 0,
+	}
+	least, most := float64(t.deadline)/6, 2*float64(t.duration)
+	length := time.Duration(least * math.Pow(most/least, random.Float64()))
+	switch d.event {
+	case told, killed, leaseDeleted, podForced, containerLost, wrongWord:
+	default:
+		d.lasts = length
+	}
+	return d
+}
+
+// keepsLeader reports whether the leader has to lead afterwards, too. A renewal may be due when it is frozen, so that
+// only a part of the renew deadline is sure.
+func (d disturbance) keepsLeader(t timings) bool {
+	switch d.event {
+	case frozenStandby, cloudSilent, podForced, containerLost, wrongWord:
+		return true
+	case frozenLeader, apiRefuses, apiSilent, apiFrozen:
+		return d.lasts < t.deadline/3
+	default:
+		return false
+	}
+}
+
+// endsWith is the exit code with which a leader has to end if it ends.
+func (d disturbance) endsWith() int {
+	switch d.event {
+	case told:
+		return 0
+	case killed:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// disturb makes an event happen, and ends it after its time.
+func (w *world) disturb(ctx context.Context, d disturbance, leader, standby *ccmlab.Manager) error {
+	heal, err := w.begin(ctx, d, leader, standby)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.event, err)
+	}
+	whole := poll.Pause(ctx, d.lasts)
+	if err := heal(); err != nil {
+		return fmt.Errorf("healing: %s: %w", d.event, err)
+	}
+	if !whole {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// begin makes an event happen. What is returned heals it.
+func (w *world) begin(
+	ctx context.Context,
+	d disturbance,
+	leader, standby *ccmlab.Manager,
+) (heal func() error, err error) {
+	none := func() error { return nil }
+	switch d.event {
+	case told:
+		return none, leader.Signal(syscall.SIGTERM)
+	case killed:
+		leader.Kill()
+		if w.inPods {
+			err = w.testify(ctx, leader.Name())
+		}
+		return none, err
+	case frozenLeader:
+		return freezeProcess(leader)
+	case frozenStandby:
+		return freezeProcess(standby)
+	case apiFrozen:
+		_, api := w.api.Processes()
+		return freezeProcess(api)
+	case apiRefuses:
+		way := w.ways[leader.Name()]
+		way.Cut()
+		return way.Heal, nil
+	case apiSilent:
+		return w.silence(leader)
+	case cloudSilent:
+		settings := w.cloud.Settings()
+		with := settings
+		with.Faults = append([]simcloud.Fault{{Caller: leader.Name(), Hang: true}}, settings.Faults...)
+		return func() error { return w.cloud.Set(settings) }, w.cloud.Set(with)
+	case leaseDeleted:
+		return none, w.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, mainLease, metav1.DeleteOptions{})
+	case podForced:
+		return none, errors.Join(w.deletePodByForce(ctx, leader.Name()), w.makePod(ctx, leader.Name()))
+	case containerLost:
+		return none, w.say(ctx, leader.Name(), 255, "Unknown")
+	case wrongWord:
+		return none, w.testify(ctx, leader.Name())
+	}
+	return nil, fmt.Errorf("%q is no event", d.event)
+}
+
+// signaled is what can be stopped and continued.
+type signaled interface{ Signal(syscall.Signal) error }
+
+func freezeProcess(p signaled) (heal func() error, err error) {
+	return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
+}
+
+// silence lets no byte pass between a leader and the API. What a process has sent that has ended meanwhile must not
+// arrive later: no host sends it again.
+func (w *world) silence(leader *ccmlab.Manager) (heal func() error, err error) {
+	way := w.ways[leader.Name()]
+	return func() error {
+		select {
+		case <-leader.Done():
+			way.Close()
+			return nil
+		default:
+			return way.Heal()
+		}
+	}, way.Blackhole()
+}
