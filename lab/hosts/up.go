@@ -279,22 +279,27 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 		return err
 	}
 	return poll.Until(ctx, 500*time.Millisecond, "the cluster to be ready", func(ctx context.Context) error {
-		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return fmt.Errorf("listing nodes: %w", err)
-		}
-		pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return fmt.Errorf("listing pods: %w", err)
-		}
-		var missing []error
-		for _, h := range c.hosts {
-			if h.Running() {
-				missing = append(missing, h.ready(nodes.Items, pods.Items))
-			}
-		}
-		return errors.Join(missing...)
+		return c.Ready(ctx, client)
 	})
+}
+
+// Ready returns an error that says what is not ready of the hosts that run: a node, a static pod.
+func (c *Cluster) Ready(ctx context.Context, client kubernetes.Interface) error {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	var missing []error
+	for _, h := range c.hosts {
+		if h.Running() {
+			missing = append(missing, h.ready(nodes.Items, pods.Items))
+		}
+	}
+	return errors.Join(missing...)
 }
 
 // ready tells what is missing of the host's node and static pods.

@@ -27,7 +27,7 @@ var (
 
 // The leader's process is killed, again and again. Its kubelet says that the container has ended, and the successor does not wait for the lease.
 func TestRealHostsTakeOverByTheKubeletsWord(t *testing.T) {
-	s := stageOf(t, hosts.Options{Name: *name + "k", Subnet: *crashed, ControlPlanes: 2, Workers: 0})
+	s := ownStage(t, hosts.Options{Name: *name + "k", Subnet: *crashed, ControlPlanes: 2, Workers: 0})
 	must(t, s, s.apply()...)
 	var waits []time.Duration
 	for range *crashes {

@@ -46,8 +46,7 @@ const leaseDuration, nodeIPAMSleep = 15, 10
 
 // A real kubeadm cluster goes out of tree and back, through the Kubernetes API alone.
 func TestRealHostsGoOutOfTreeAndBack(t *testing.T) {
-	t.Parallel()
-	s := theStage(t)
+	s := ownStage(t, theHosts())
 	ctx := t.Context()
 	before, cloud := settledFacts(t, s)
 	must(t, s, append([]string{"check", "--cloud", Cloud}, s.MigrationFlags()...)...)
@@ -100,7 +99,6 @@ func tellTimes(t *testing.T, s *Stage) {
 
 // The step that moves the loops, again and again, on a cluster of its own.
 func TestRealHostsMoveTheLoopsInNoTime(t *testing.T) {
-	t.Parallel()
 	s := secondStage(t)
 	before, _ := settledFacts(t, s)
 	for i := range *owners - 1 {
@@ -116,7 +114,7 @@ func TestRealHostsMoveTheLoopsInNoTime(t *testing.T) {
 	asBefore(t, s, before)
 }
 
-// made are the clusters of this package's tests, by name; they are taken down when the last test has ended.
+// made are the clusters of this package's tests, by name; those that tests share are taken down when the last one has ended.
 var made struct {
 	mu     sync.Mutex
 	stages map[string]func() (*Stage, error)
@@ -125,14 +123,36 @@ var made struct {
 // theStage is the cluster that most tests have.
 func theStage(t *testing.T) *Stage {
 	t.Helper()
-	return stageOf(t, hosts.Options{Name: *name, Subnet: *subnet, ControlPlanes: *planes, Workers: *nodes})
+	return stageOf(t, theHosts())
 }
 
-// secondStage is a cluster of two control planes, which are enough to hand loops over, for a test that runs next to the others: all wait for kubelets most of
-// the time.
+func theHosts() hosts.Options {
+	return hosts.Options{Name: *name, Subnet: *subnet, ControlPlanes: *planes, Workers: *nodes}
+}
+
+// secondStage is a cluster of two control planes, which are enough to hand loops over. It does not run next to another cluster. On two processors ten hosts
+// starve their managers, and the gaps that are measured would be those of the machine.
 func secondStage(t *testing.T) *Stage {
 	t.Helper()
-	return stageOf(t, hosts.Options{Name: *name + "b", Subnet: *second, ControlPlanes: min(*planes, 2), Workers: *nodes})
+	return ownStage(t, hosts.Options{Name: *name + "b", Subnet: *second, ControlPlanes: min(*planes, 2), Workers: *nodes})
+}
+
+// ownStage is a cluster that one test has. It is taken down with the test: the next ones need the processors.
+func ownStage(t *testing.T, o hosts.Options) *Stage {
+	t.Helper()
+	t.Cleanup(func() {
+		made.mu.Lock()
+		_, up := made.stages[o.Name]
+		delete(made.stages, o.Name)
+		made.mu.Unlock()
+		if !up {
+			return // it was never made
+		}
+		if err := down(o.Name); err != nil {
+			t.Errorf("taking the hosts down: %v", err)
+		}
+	})
+	return stageOf(t, o)
 }
 
 func stageOf(t *testing.T, o hosts.Options) *Stage {

@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/hosts"
 	"github.com/transplant-dev/transplant/lab/imagecredentials"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 var images = flag.String("hosts.images-subnet", "10.85.0.0/24", "network of the cluster that pulls images with credentials")
@@ -51,7 +52,7 @@ END
 // A pod's image comes from a registry that asks for credentials. The kubelet has them from a program that the plan has installed: on one host next to a
 // provider that was there, on the other alone.
 func TestRealHostsPullImagesWithTheProviderThatAPlanInstalls(t *testing.T) {
-	s := stageOf(t, hosts.Options{Name: *name + "i", Subnet: *images, ControlPlanes: 1, Workers: 1})
+	s := ownStage(t, hosts.Options{Name: *name + "i", Subnet: *images, ControlPlanes: 1, Workers: 1})
 	ctx := t.Context()
 	root, err := build.FindRoot()
 	if err != nil {
@@ -168,7 +169,8 @@ func reachable(t *testing.T, s *Stage, h *hosts.Host, a *imagecredentials.Amazon
 }
 
 // heardAgain waits until kubelets that were restarted after since have said that their nodes are ready. A kubelet that starts says first that its node is not,
-// and kube-controller-manager marks the pods of the node, which stay so until the kubelet puts them right.
+// and kube-controller-manager marks the pods of the node, which stay so until the kubelet puts them right. It also forgets which containers have started, some
+// seconds after its first word, until each startup probe has passed again: ready is what stays so for longer than two periods of a probe.
 func heardAgain(t *testing.T, s *Stage, since time.Time) {
 	t.Helper()
 	silent := ""
@@ -189,7 +191,17 @@ func heardAgain(t *testing.T, s *Stage, since time.Time) {
 		return silent == "", nil
 	})
 	if err == nil {
-		err = s.WaitReady(t.Context())
+		ready := time.Now()
+		err = poll.Within(t.Context(), time.Second, 5*time.Minute, "the cluster to stay ready", func(ctx context.Context) error {
+			if err := s.Ready(ctx, s.Client); err != nil {
+				ready = time.Now()
+				return err
+			}
+			if time.Since(ready) < 25*time.Second {
+				return fmt.Errorf("ready since %s", ready.Format(time.TimeOnly))
+			}
+			return nil
+		})
 	}
 	if err != nil {
 		t.Fatalf("waiting for the kubelets%s: %v", silent, err)

@@ -87,7 +87,7 @@ func TestRealHostsLoseAControlPlaneForGood(t *testing.T) {
 		t,
 		s,
 		4,
-		[]string{"host " + owner.NodeName + " was taken out of the migration", "kubectl delete node " + owner.NodeName},
+		[]string{"host " + owner.NodeName + " was excluded from the migration", "kubectl delete node " + owner.NodeName},
 		append(again, "--without-host="+owner.NodeName)...)
 	if err := s.Client.CoreV1().Nodes().Delete(t.Context(), owner.NodeName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ const (
 	exitNotLoaded = 5
 )
 
-// Systemctl carries out a command line of systemctl, without the program's name, and returns its exit code. What it
+// Systemctl executes a command line of systemctl, without the program's name, and returns its exit code. What it
 // does not know it refuses.
 func (m *Manager) Systemctl(args []string, out, errs io.Writer) int {
 	c, err := parse(args)
