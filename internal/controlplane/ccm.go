@@ -128,7 +128,7 @@ func RenderCCM(c CCM) []byte {
 
 // probe writes a health check of the secure port.
 func (c CCM) probe(line func(string, ...any), p probe) {
-	port := commandline.DefaultPorts[component.CCM]
+	port := component.PortCCM
 	for _, f := range c.Flags {
 		if f.Name == "secure-port" {
 			port = f.Value

@@ -235,7 +235,7 @@ func (r *renderer) components() {
 				"name":      "KUBERNETES_SERVICE_HOST",
 				"valueFrom": object{"fieldRef": object{"fieldPath": "status.hostIP"}},
 			},
-			object{"name": "KUBERNETES_SERVICE_PORT", "value": "6443"},
+			object{"name": "KUBERNETES_SERVICE_PORT", "value": component.PortKAS},
 		}}},
 	}}}}))
 	r.kustomization(dir, "Component", object{"patches": []any{object{"path": "daemonset.yaml"}}})

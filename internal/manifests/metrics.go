@@ -41,8 +41,8 @@ func Metrics() []layout.Object {
 			"selector":  ccm.Labels(component.CCM),
 			"ports": []object{{
 				"name":       metricsPort,
-				"port":       json.Number(ccm.DefaultPort),
-				"targetPort": json.Number(ccm.DefaultPort),
+				"port":       json.Number(component.PortCCM),
+				"targetPort": json.Number(component.PortCCM),
 				"protocol":   "TCP",
 			}},
 		},

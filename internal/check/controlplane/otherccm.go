@@ -44,7 +44,7 @@ func judgePorts(f facts.Facts) v1.Finding {
 			bad.Some(v1.Fail, "%s on the hosts' network: %s", findings.Plural(len(bad), "conflict"), bad[0].Text),
 			expected,
 			"manifests, workloads",
-			fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", facts.DefaultPorts[component.CCM]),
+			fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", component.PortCCM),
 		)
 	case !somewhere.Empty():
 		return findings.With(somewhere.Some(v1.Warn, "%s", somewhere[0].Text), expected, "workloads",
@@ -52,7 +52,7 @@ func judgePorts(f facts.Facts) v1.Finding {
 	}
 	return findings.Pass(
 		"port %s is free for the cloud-controller-manager on %s",
-		facts.DefaultPorts[component.CCM],
+		component.PortCCM,
 		findings.Plural(hosts, "control-plane host"),
 	)
 }
@@ -69,7 +69,7 @@ func ports(f facts.Facts) (users map[string]map[string][]string, hosts int, some
 			if users[p.Host.Name] == nil {
 				users[p.Host.Name] = map[string][]string{}
 			}
-			port := p.Flag("secure-port", facts.DefaultPorts[name])
+			port := p.Flag("secure-port", component.DefaultPorts[name])
 			users[p.Host.Name][port] = append(users[p.Host.Name][port], name)
 		}
 	}
@@ -78,7 +78,7 @@ func ports(f facts.Facts) (users map[string]map[string][]string, hosts int, some
 			continue
 		}
 		for _, port := range hostPorts(w) {
-			if len(w.Nodes) == 0 && (port == facts.DefaultPorts[component.CCM] || port == facts.DefaultPorts[component.KCM]) {
+			if len(w.Nodes) == 0 && (port == component.PortCCM || port == component.PortKCM) {
 				somewhere.Add(w.Ref, "%s listens on port %s of its hosts, and where its pods run is not known", w.Ref, port)
 			}
 			for _, host := range hostsOf(f, w) {
@@ -100,7 +100,7 @@ func portConflicts(f facts.Facts, users map[string]map[string][]string) findings
 			switch {
 			case len(who) > 1:
 				bad.Add(host+":"+port, "port %s of host %s: %s", port, host, strings.Join(who, " and "))
-			case port == facts.DefaultPorts[component.CCM] && who[0] != component.CCM && f.Stage() != facts.StageExternal:
+			case port == component.PortCCM && who[0] != component.CCM && f.Stage() != facts.StageExternal:
 				bad.Add(
 					host+":"+port,
 					"port %s of host %s, which the new cloud-controller-manager takes, has %s",
@@ -148,7 +148,7 @@ func hostPorts(w v1.Workload) []string {
 		if p := c.Flags["secure-port"]; p != "" && p != "0" {
 			ports[p] = true
 		} else if w.Role == v1.RoleCCM && p == "" {
-			ports[facts.DefaultPorts[component.CCM]] = true
+			ports[component.PortCCM] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(ports))

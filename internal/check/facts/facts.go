@@ -102,7 +102,7 @@ type Instance struct {
 	Host v1.Host
 }
 
-// RunKind tells how the component is started.
+// RunKind returns how the component is started.
 func (p Instance) RunKind() string { return findings.OrElse(p.Runs, v1.RunsStaticPod) }
 
 // OnHost reports whether the component has files and processes on a host that can be reached.

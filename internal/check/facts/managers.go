@@ -104,15 +104,6 @@ func (f Facts) Now() time.Time {
 // duration - renew deadline = 5 s, and a shorter election of the migration should not use it up.
 const TolerableClockOffset = 2 * time.Second
 
-// DefaultPorts are the ports on which components serve when nothing else is said
-// (k8s.io/kubernetes/pkg/cluster/ports, k8s.io/cloud-provider/options).
-var DefaultPorts = map[string]string{
-	component.KAS:       "6443",
-	component.KCM:       "10257",
-	component.CCM:       "10258",
-	component.Scheduler: "10259",
-}
-
 // Remove is the command that ends a cloud-controller-manager for good.
 func Remove(ccms []Instance) string {
 	if len(ccms) == 0 {

@@ -89,7 +89,7 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 	return findings.Pass("both managers may create, get and update the lease %s", f.Opts.LeaseName)
 }
 
-// grantLease gives both managers the lease at once: the plan would, too, but is not carried out while this blocks.
+// grantLease gives both managers the lease at once: the plan would, too, but is not executed while this blocks.
 func grantLease(lease string) string {
 	var parts []string
 	for _, role := range []struct{ name, rule string }{

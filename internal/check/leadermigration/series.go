@@ -122,7 +122,7 @@ var seriesMove = rule.Check{
 			Found:   f.APIGroups[i],
 			Summary: "the series of the cloud loops move to another port and job: rules and monitors for " + component.KCM + " have to be extended",
 		},
-			"rules that select both managers, and a monitor for port "+facts.DefaultPorts[component.CCM],
+			"rules that select both managers, and a monitor for port "+component.PortCCM,
 			"/apis",
 			"kubectl get prometheusrules,servicemonitors,podmonitors -A -o yaml | grep -n "+component.KCM,
 		)

@@ -31,23 +31,15 @@ func GenericName(name string) string {
 	return name
 }
 
-// DefaultPorts are where the components serve HTTPS when no flag says otherwise.
-var DefaultPorts = map[string]string{
-	component.KAS:       "6443",
-	component.KCM:       "10257",
-	component.Scheduler: "10259",
-	component.CCM:       "10258",
-}
-
 // ServingAddress returns where a component with these flags serves HTTPS.
 func ServingAddress(name string, flags map[string]string) string {
 	name = GenericName(name)
-	port := DefaultPorts[name]
+	port := component.DefaultPorts[name]
 	if p, ok := flags["secure-port"]; ok {
 		port = p
 	}
 	host := LoopbackAddress(flags["bind-address"])
-	if DefaultPorts[name] == "" || port == "" || port == "0" || strings.Contains(host+port, "$(") {
+	if component.DefaultPorts[name] == "" || port == "" || port == "0" || strings.Contains(host+port, "$(") {
 		return ""
 	}
 	return net.JoinHostPort(host, port)

@@ -129,7 +129,7 @@ func FindFlags(args []string) []Occurrence {
 	return out
 }
 
-// IsFlag tells a flag from a value; a negative number is a value.
+// IsFlag reports whether an argument is a flag; a negative number is a value.
 func IsFlag(arg string) bool {
 	rest, ok := strings.CutPrefix(arg, "-")
 	if !ok {

@@ -279,7 +279,7 @@ func (u *Unit) Component() string {
 // that is not known.
 func (u *Unit) Address() string { return commandline.ServingAddress(u.Component(), u.Flags()) }
 
-// Sources tells for each flag the file in which it is written; for one that is given twice, the one that counts.
+// Sources returns for each flag the file in which it is written; for one that is given twice, the one that counts.
 func (u *Unit) Sources() map[string]string {
 	out := map[string]string{}
 	for _, f := range commandline.FindFlags(u.Command()) {
@@ -288,7 +288,7 @@ func (u *Unit) Sources() map[string]string {
 	return out
 }
 
-// Also tells for each flag that is written in several files the others than that of Sources, sorted.
+// Also returns for each flag that is written in several files the others than that of Sources, sorted.
 func (u *Unit) Also() map[string][]string {
 	counts := u.Sources()
 	out := map[string][]string{}

@@ -197,10 +197,7 @@ func processTarget(ctx context.Context, h hostaccess.Host) (Target, bool, error)
 		host = "127.0.0.1"
 	}
 	if port == "" {
-		port = ccmPort
+		port = component.PortCCM
 	}
 	return Target{component.CCM, h.Name(), net.JoinHostPort(host, port), ""}, true, nil
 }
-
-// ccmPort is where a cloud-controller-manager serves unless it is told otherwise.
-const ccmPort = "10258"

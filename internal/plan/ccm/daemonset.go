@@ -131,7 +131,7 @@ const (
 // Pod is the pod of a manager that a controller of the cluster makes.
 type Pod struct {
 	Program program.Program
-	// Port is where it serves. Empty: DefaultPort.
+	// Port is where it serves. Empty: component.PortCCM.
 	Port string
 	// Priority is the name of its priority class.
 	Priority string
@@ -160,7 +160,7 @@ func (p Pod) Render(flags []controlplane.Flag, env []any, paths []controlplane.H
 		own = append(own, ownEnv(name))
 	}
 	env = append(own, env...)
-	port := cmp.Or(p.Port, DefaultPort)
+	port := cmp.Or(p.Port, component.PortCCM)
 	container := layout.Object{
 		"name":            component.CCM,
 		"image":           p.Program.Image,

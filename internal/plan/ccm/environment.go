@@ -1,7 +1,6 @@
 package ccm
 
 import (
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -106,7 +105,7 @@ func localAPIEnv(h v1.Host) []any {
 func EndpointEnv(d *draft.Draft) []any {
 	host, port := d.Snapshot.Kubeadm.Endpoint()
 	if port == "" {
-		port = fmt.Sprint(clusterview.DefaultAPIPort)
+		port = component.PortKAS
 	}
 	// What is no number would be a part of the host in a URL: in 10.0.0.1:443@203.0.113.9 the first address is a user.
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 || !isKnownServer(d.Snapshot, host) {

@@ -26,9 +26,6 @@ const RetryPeriod = "1s"
 // release its leases.
 const graceSeconds = "30"
 
-// DefaultPort is the library's port of a cloud-controller-manager.
-const DefaultPort = "10258"
-
 // ManagerFlags are the flags of the cloud-controller-manager that follows the kube-controller-manager m, without those
 // that say where it finds the API.
 func ManagerFlags(d *draft.Draft, m *v1.Component) []controlplane.Flag {
@@ -72,11 +69,11 @@ func ManagerGates(d *draft.Draft) string {
 // If something on a host has that port, it is the first free one from 10270 on.
 func ServingPort(d *draft.Draft) string {
 	taken := takenPorts(d)
-	port := cmp.Or(d.Provider.ServingPort, DefaultPort)
+	port := cmp.Or(d.Provider.ServingPort, component.PortCCM)
 	for n := 10270; taken[port]; n++ {
 		port = fmt.Sprint(n)
 	}
-	if port == DefaultPort {
+	if port == component.PortCCM {
 		return ""
 	}
 	return port

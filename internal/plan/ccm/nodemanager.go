@@ -53,13 +53,13 @@ func NodeManagerImage(d *draft.Draft) string {
 	if known, ok := program.NearestImage(d.Provider.Name, d.Program.Minor); ok && known.Ref == d.Options.Image {
 		return known.NodeManager
 	}
-	if beside := strings.Replace(
+	if sameRelease := strings.Replace(
 		d.Options.Image,
 		"azure-cloud-controller-manager",
 		"azure-cloud-node-manager",
 		1,
-	); beside != d.Options.Image {
-		return beside
+	); sameRelease != d.Options.Image {
+		return sameRelease
 	}
 	return d.Program.NodeManager
 }

@@ -53,11 +53,8 @@ func APIPort(h v1.Host) string {
 	if p := api.Flags["secure-port"]; p != "" {
 		return p
 	}
-	return fmt.Sprint(DefaultAPIPort)
+	return component.PortKAS
 }
-
-// DefaultAPIPort is the port of an API server that names none.
-const DefaultAPIPort = 6443
 
 // ControlPlaneHosts returns the hosts that run a kube-controller-manager, the owner of the loops last, and says what
 // keeps a plan from being made.

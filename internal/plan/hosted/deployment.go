@@ -178,7 +178,7 @@ func createCloudConfig(d *draft.Draft, m *v1.Component) {
 		Phase: planstep.PhasePrepare,
 		Kind:  v1.StepEnsureObject,
 		Title: "create " + layout.Ref(o),
-		Why:   "it is made from what " + m.Manifest + " mounts when the step is carried out, and stands in no plan",
+		Why:   "it is made from what " + m.Manifest + " mounts when the step is executed, and stands in no plan",
 		Ref: layout.Ref(
 			o,
 		),
@@ -275,7 +275,7 @@ func renderDeployment(d *draft.Draft, m *v1.Component) (map[string]any, []contro
 			layout.Object{"name": layout.SeedCloudConfig, "mountPath": layout.SeedCloudConfigDir, "readOnly": true},
 		)
 	}
-	port := json.Number(cmp.Or(ccm.ServingPort(d), ccm.DefaultPort))
+	port := json.Number(cmp.Or(ccm.ServingPort(d), component.PortCCM))
 	// Two replicas never come to one node, where the second would find its port taken.
 	container["ports"] = []any{layout.Object{"name": "https", "containerPort": port, "hostPort": port, "protocol": "TCP"}}
 	for _, w := range d.Snapshot.Workloads {

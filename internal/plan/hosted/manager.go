@@ -2,7 +2,9 @@ package hosted
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -57,7 +59,7 @@ func startManager(d *draft.Draft, m *v1.Component) {
 		Expect:          expect,
 		Changes: []v1.Change{
 			{Field: "image", After: d.Options.Image},
-			{Field: "environment, volumes and nodes", After: "those of " + m.Manifest + ", when the step is carried out"},
+			{Field: "environment, volumes and nodes", After: "those of " + m.Manifest + ", when the step is executed"},
 		},
 	}
 	for _, a := range container["args"].([]any) {
@@ -77,7 +79,7 @@ func managerRef(d *draft.Draft) string {
 }
 
 func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
-	port := cmp.Or(d.Provider.ServingPort, ccm.DefaultPort)
+	port := cmp.Or(d.Provider.ServingPort, component.PortCCM)
 	flags := []controlplane.Flag{
 		{
 			Name:  "cloud-provider",
@@ -193,12 +195,11 @@ func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
 }
 
 func httpsProbe(path, port string, period, failures int) layout.Object {
-	n := 0
-	if _, err := fmt.Sscan(port, &n); err != nil {
-		n = 10258
+	if _, err := strconv.Atoi(port); err != nil {
+		port = component.PortCCM
 	}
 	return layout.Object{
-		"httpGet":          layout.Object{"path": path, "port": n, "scheme": "HTTPS"},
+		"httpGet":          layout.Object{"path": path, "port": json.Number(port), "scheme": "HTTPS"},
 		"periodSeconds":    period,
 		"timeoutSeconds":   15,
 		"failureThreshold": failures,

@@ -45,7 +45,7 @@ func createSecret(d *draft.Draft, name, derivation string, m *v1.Component, afte
 		Phase: planstep.PhasePrepare,
 		Kind:  v1.StepEnsureObject,
 		Title: "create " + layout.Ref(o) + " in the seed",
-		Why:   "it is made from what is there when the step is carried out, and stands in no plan",
+		Why:   "it is made from what is there when the step is executed, and stands in no plan",
 		Ref: layout.Ref(
 			o,
 		),

@@ -160,7 +160,7 @@ func chooseStrategy(d *draft.Draft, m *v1.Component) error {
 
 // runningLoops are the loops that run in a pod of kube-controller-manager now, as the pods say. As long as no pod could
 // be asked, its flags decide. That is so until the account is made by which the pods are asked. A plan that is shown
-// before that is the one that is carried out behind it.
+// before that is the one that is executed behind it.
 func runningLoops(d *draft.Draft) []string {
 	asked := slices.ContainsFunc(
 		d.Snapshot.Managers,

@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"cmp"
 	"net"
 	"path"
 	"slices"
@@ -13,9 +14,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
-
-// defaultPorts are where the components serve unless --secure-port says otherwise.
-var defaultPorts = map[string]string{component.KAS: "6443", component.KCM: "10257", component.CCM: "10258"}
 
 // TrialPod is the pod that tries a manager before the one that it follows is stopped. It runs no loop: its program ends
 // when it has said its version.
@@ -96,16 +94,13 @@ func FlagsOf(c *corev1.Container) map[string]string {
 	return commandline.FlagsOf(commandline.Unwrapped(slices.Concat(c.Command, c.Args)))
 }
 
-func seedPod(p *corev1.Pod, c *corev1.Container, component string) collect.SeedPod {
+func seedPod(p *corev1.Pod, c *corev1.Container, name string) collect.SeedPod {
 	out := collect.SeedPod{
-		Component: component, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Image: c.Image,
+		Component: name, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Image: c.Image,
 		Workload: workloadOf(p), HostNetwork: p.Spec.HostNetwork,
 	}
 	out.Flags = FlagsOf(c)
-	port := out.Flags["secure-port"]
-	if port == "" {
-		port = defaultPorts[component]
-	}
+	port := cmp.Or(out.Flags["secure-port"], component.DefaultPorts[name])
 	if p.Status.PodIP != "" {
 		out.Address = net.JoinHostPort(p.Status.PodIP, port)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/servingrequest"
 	"github.com/transplant-dev/transplant/internal/servingrequest/csr"
@@ -22,7 +23,7 @@ import (
 
 const (
 	// kubeletAddress is where a kubelet serves logs and exec on its own host.
-	kubeletAddress = "127.0.0.1:10250"
+	kubeletAddress = "127.0.0.1:" + component.PortKubelet
 	dialTimeout    = 5 * time.Second
 )
 
