@@ -92,7 +92,7 @@ func TestAnAcceptanceOfAPlanCountsForItsApply(t *testing.T) {
 	}
 }
 
-// TestAnAcceptanceThatIsNotNeededStaysInTheDigest: what blocked when the plan was approved may be repaired before it is carried out.
+// TestAnAcceptanceThatIsNotNeededStaysInTheDigest: what blocked when the plan was approved may be repaired before it is executed.
 func TestAnAcceptanceThatIsNotNeededStaysInTheDigest(t *testing.T) {
 	c := newLive(t)
 	path := c.edited(func(p *v1.Plan) {
@@ -104,7 +104,7 @@ func TestAnAcceptanceThatIsNotNeededStaysInTheDigest(t *testing.T) {
 	}
 	r := c.run("apply", path, "--dry-run", "--plan-sha256", compare.Digest(p))
 	if r.code != exitcode.OK || !strings.Contains(r.out, "accepted NODE-006 (pass): ") {
-		t.Errorf("the plan cannot be carried out, or hides what it accepts:\n%s", r.text(nil))
+		t.Errorf("the plan cannot be executed, or hides what it accepts:\n%s", r.text(nil))
 	}
 }
 

@@ -168,13 +168,7 @@ func planToCompare(c *client.Client, snap *v1.Snapshot, args []string, f *client
 		return nil, err
 	}
 	if p.Cluster.UID != snap.Cluster.UID {
-		return nil, exitcode.With(
-			exitcode.Stale,
-			"plan %s was made for the cluster with uid %s, this one has %s: check --context",
-			args[0],
-			p.Cluster.UID,
-			snap.Cluster.UID,
-		)
+		return nil, client.OtherCluster(args[0], p, snap.Cluster.UID)
 	}
 	// A plan names files that are read as root and shown: a step on /etc/shadow would print it.
 	if err := invariant.CheckAllowed(p, snap); err != nil {

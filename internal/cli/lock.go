@@ -65,7 +65,7 @@ func newPause(c *console.Console) *cobra.Command {
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few words: it is shown to everybody who looks on")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few words: it is shown to all who look on")
 	return cmd
 }
 

@@ -47,5 +47,5 @@ func TestNodesThatARunCannotBeLimitedTo(t *testing.T) {
 		"worker-1 is the first worker, and no other one changes before it: name it, too (--node worker-1), or first")
 	o.doc.Without = []v1.HostOut{{Name: "worker-2", Node: "worker-2"}}
 	o.begin()
-	fails(t, o.run("apply", "--yes", "--host-access=none", "--node", "worker-2"), exitcode.Error, "--node worker-2: the host was taken out of the migration")
+	fails(t, o.run("apply", "--yes", "--host-access=none", "--node", "worker-2"), exitcode.Error, "--node worker-2: the host was excluded from the migration")
 }

@@ -73,13 +73,20 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 		return err
 	}
 	if older != nil {
+		if older.Cluster.UID != p.Cluster.UID { // it would be written over
+			return client.OtherCluster(o.refresh, older, p.Cluster.UID)
+		}
 		tellChanged(c, o.refresh, older, p)
 	}
 	if o.out != "" {
 		if err := client.WriteYAML(o.out, p); err != nil {
 			return err
 		}
-		c.Narrate("saved %s; next: %s", o.out, c.Command("apply", wording.QuoteWord(o.out)))
+		next := c.Command("apply", wording.QuoteWord(o.out))
+		if report.Summary.Blocked {
+			next = c.Command("check") + ", since the plan is blocked"
+		}
+		c.Narrate("saved %s; next: %s", o.out, next)
 	}
 	if err := printMadePlan(c, o.format, p); err != nil {
 		return err

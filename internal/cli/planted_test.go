@@ -263,7 +263,7 @@ func TestAPlantedPlanIsNotGoneOnWithUnseen(t *testing.T) {
 	}
 }
 
-// TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith: what was approved is what is carried out.
+// TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith: what was approved is what is executed.
 func TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith(t *testing.T) {
 	const journalPath = "/api/v1/namespaces/" + component.Namespace + "/configmaps/" + journal.Name
 	for _, command := range [][]string{{"apply"}, {"rollback"}, {"rollback", "--without-host", "cp-2"}} {

@@ -12,7 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
-// Pin is the SHA-256 of the plan that may be carried out; empty for any.
+// Pin is the SHA-256 of the plan that may be executed; empty for any.
 type Pin struct{ Sha256 string }
 
 // Check refuses another plan than the one that is pinned.

@@ -42,7 +42,7 @@ type Console interface {
 	Narrate(format string, args ...any)
 	// Approve asks for consent; with yes it was given before.
 	Approve(yes bool, what string) error
-	// ShowPlan shows a plan before it is carried out, or as the answer of the command.
+	// ShowPlan shows a plan before it is executed, or as the answer of the command.
 	ShowPlan(p *v1.Plan, how PlanView) error
 	// ShowUnseen shows all of a journal's plan that was not approved here, with the results that its records claim.
 	ShowUnseen(p *v1.Plan, results map[string]v1.StepResult) error
@@ -59,7 +59,7 @@ type Console interface {
 
 // PlanView says how a plan is shown.
 type PlanView struct {
-	// Answer is set where the plan is the command's answer, and nothing is carried out.
+	// Answer is set where the plan is the command's answer, and nothing is executed.
 	Answer bool
 	// Made is set for a plan that this command has made of the cluster. Steps that prepare it may be shown in one line. Of
 	// a journal's plan, which others may have written, each step is shown.
@@ -130,6 +130,9 @@ func ReadKubeconfig(path, chosen string) (Kubeconfig, error) {
 // Connect connects to the cluster's API, and to nothing else.
 func (c *Client) Connect() error {
 	read, err := ReadKubeconfig(c.Kubeconfig, c.Context)
+	if clientcmd.IsEmptyConfig(err) { // client-go advises a variable that kubectl has not read for years
+		err = errors.New("none was found: $KUBECONFIG and ~/.kube/config name no cluster, and this is no pod")
+	}
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w\nname one with --kubeconfig, and a context in it with --context", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/facts"
@@ -188,7 +189,18 @@ func (f *PlanOptions) AcceptAs(p *v1.Plan) {
 	}
 }
 
-// ReadPlan reads a plan from a file and refuses one that this version cannot carry out.
+// OtherCluster is the error for a plan of a file that is of another cluster than the one that was asked.
+func OtherCluster(path string, p *v1.Plan, uid string) error {
+	return exitcode.With(
+		exitcode.Stale,
+		"plan %s was made for the cluster with uid %s, this one has %s: check --context",
+		path,
+		p.Cluster.UID,
+		uid,
+	)
+}
+
+// ReadPlan reads a plan from a file and refuses one that this version cannot execute.
 func ReadPlan(path string) (*v1.Plan, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -68,7 +68,11 @@ func (c *Console) Tell(e step.Event) {
 	case step.EventDone:
 		c.Narrate("%s       %s %s", at, l.Mark(v1.Pass), e.Step.ID)
 	case step.EventAlreadyDone:
-		c.Narrate("%s [%2d/%d] %s %s (was so already)", at, e.Number, e.Total, l.Mark(v1.Pass), e.Step.ID)
+		why := "it was so before: nothing to do"
+		if e.Step.Kind == v1.StepVerify {
+			why = "verified: " + e.Step.Title
+		}
+		c.Narrate("%s [%2d/%d] %s %s (%s)", at, e.Number, e.Total, l.Mark(v1.Pass), e.Step.ID, why)
 	case step.EventSkipped:
 		c.Narrate("%s [%2d/%d] %s %s is skipped: %s", at, e.Number, e.Total, l.Mark(v1.Skip), e.Step.ID, e.Message)
 	case step.EventDeferred:

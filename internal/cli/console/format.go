@@ -65,6 +65,8 @@ func (c *Console) LayoutFor(w io.Writer, wide bool) printer.Layout {
 		Ascii:   c.Ascii,
 		Color:   c.Colored(w),
 		Verbose: c.Verbose,
+
+		AsCalled: c.AsCalled,
 	}
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/hostproof"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
@@ -51,7 +52,8 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		&f.Options.Image,
 		"image",
 		"",
-		"image of the cloud-controller-manager; official is the one that the provider's makers publish for the cluster's minor version, ours is this project's for AWS, OpenStack or vSphere (default: ours on AWS where it is proven, else the official one)",
+		"image of the cloud-controller-manager; official is the one that the provider's makers publish for the cluster's minor version, ours is this project's for "+cloudprovider.Enumerate("or", cloudprovider.OwnProviders())+
+			" (default: ours on AWS where it is proven, else the official one)",
 	)
 	fl.StringVar(
 		&f.Options.Shape,

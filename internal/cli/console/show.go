@@ -25,7 +25,7 @@ func (c *Console) ShowUnseen(p *v1.Plan, results map[string]v1.StepResult) error
 	return printer.PrintUnseen(c.Err, p, results, c.LayoutFor(c.Err, false))
 }
 
-// ShowPlan implements ui: a plan before it is carried out is part of the conversation; with --dry-run it is the answer.
+// ShowPlan implements ui: a plan before it is executed is part of the conversation; with --dry-run it is the answer.
 func (c *Console) ShowPlan(p *v1.Plan, how client.PlanView) error {
 	c.events.plan(p)
 	w := c.Err

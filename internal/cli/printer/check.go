@@ -88,9 +88,21 @@ var outcomeGroups = []struct {
 }{
 	{v1.Fail, "failed"},
 	{v1.Unknown, "unknown, which blocks as a failure does"},
+	{accepted, "accepted: they would block otherwise"},
 	{v1.Warn, "warnings"},
 	{v1.Skip, "not evaluated"},
 	{v1.Pass, "passed"},
+}
+
+// accepted stands for the outcome of what failed or is unknown, and was accepted.
+const accepted v1.Outcome = "Accepted"
+
+// groupOf is the outcome that a finding is listed under.
+func groupOf(f v1.Finding) v1.Outcome {
+	if f.Accepted != "" {
+		return accepted
+	}
+	return f.Outcome
 }
 
 // levels are the levels of findings, the worst first.
@@ -106,7 +118,7 @@ func PrintFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 	r = safe(r)
 	var b strings.Builder
 	for _, group := range outcomeGroups {
-		in := slices.DeleteFunc(slices.Clone(r.Findings), func(f v1.Finding) bool { return f.Outcome != group.outcome })
+		in := slices.DeleteFunc(slices.Clone(r.Findings), func(f v1.Finding) bool { return groupOf(f) != group.outcome })
 		if len(in) == 0 || !l.shows(group.outcome) {
 			continue
 		}

@@ -80,6 +80,8 @@ type Layout struct {
 	// Folded prints one line for the steps that prepare a plan. It is for plans that this program has made: of another
 	// one each step is read before it is approved.
 	Folded bool
+	// AsCalled returns a text with advice that can be typed, where another program runs this one; nil for none.
+	AsCalled func(string) string
 }
 
 const (
@@ -178,6 +180,9 @@ var toASCII = strings.NewReplacer("…", "...", "·", "-")
 // annotation or an error of a cluster may hold sequences that rewrite the screen above them. Our own colours stay.
 func (l Layout) Plain(s string) string {
 	s = Visible(s)
+	if l.AsCalled != nil {
+		s = l.AsCalled(s)
+	}
 	if l.Ascii {
 		return toASCII.Replace(s)
 	}

@@ -151,7 +151,7 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 }
 
 // PrintUnseen prints the plan of a journal that others may have written, all of it. The results that its records claim
-// are printed next to the steps. They leave no step out: a step that the cluster does not show is carried out again.
+// are printed next to the steps. They leave no step out: a step that the cluster does not show is executed again.
 // The digest is left out, which is not always that of the stored plan.
 func PrintUnseen(w io.Writer, p *v1.Plan, results map[string]v1.StepResult, l Layout) error {
 	l.Folded = false

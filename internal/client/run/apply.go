@@ -26,7 +26,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// ApplyOptions say what Apply carries out, and how. With none of them it checks the cluster, makes a plan, and asks.
+// ApplyOptions say what Apply executes, and how. With none of them it checks the cluster, makes a plan, and asks.
 type ApplyOptions struct {
 	Options
 	// Plan says how a plan is made, and which findings are accepted. What it accepts of objects is for the verification
@@ -227,7 +227,7 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 	)
 }
 
-// FindDifferences is replaced by tests that carry out parts of a plan.
+// FindDifferences is replaced by tests that execute parts of a plan.
 var FindDifferences = plan.Unlike
 
 // refuseBegunMigration refuses when another process has started or executed a migration while this command read the
@@ -264,7 +264,7 @@ func refuseBegunMigration(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// StepsUntil is how many of a plan's steps are carried out now.
+// StepsUntil is how many of a plan's steps are executed now.
 func StepsUntil(c *client.Client, p *v1.Plan, until string) (int, error) {
 	if until == "" {
 		return len(p.Steps), nil
@@ -290,13 +290,7 @@ func planFor(c *client.Client, snap *v1.Snapshot, path string, o client.PlanOpti
 			return nil, err
 		}
 		if p.Cluster.UID != snap.Cluster.UID {
-			return nil, exitcode.With(
-				exitcode.Stale,
-				"plan %s was made for the cluster with uid %s, this one has %s: check --context",
-				path,
-				p.Cluster.UID,
-				snap.Cluster.UID,
-			)
+			return nil, client.OtherCluster(path, p, snap.Cluster.UID)
 		}
 		if err := client.CheckAgainstPlan(o.Given, o.Options, p.Options, "plan "+path); err != nil {
 			return nil, err

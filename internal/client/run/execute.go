@@ -36,7 +36,7 @@ type Options struct {
 	Accepted map[string]string
 	// Kubelets are options of a plan that was begun which this run may change. Apply takes them from those of its plan.
 	Kubelets v1.Options
-	// Pinned is the plan that may be carried out.
+	// Pinned is the plan that may be executed.
 	Pinned client.Pin
 	// EnvGiven reports whether the variables of the cloud-controller-manager were given to this run, and not by its plan
 	// alone. Apply finds it out.

@@ -180,7 +180,7 @@ func workerNamed(doc *v1.Journal, before *v1.Snapshot, name string) (planstep.Na
 	case slices.ContainsFunc(doc.Without, func(h v1.HostOut) bool { return h.Name == n.Host }):
 		return n, exitcode.With(
 			exitcode.Error,
-			"--node %s: the host was taken out of the migration: its steps are skipped",
+			"--node %s: the host was excluded from the migration: its steps are skipped",
 			name,
 		)
 	case !slices.Contains(workers, n.Host) && !hasNodeStep(&doc.Plan, n.Node):

@@ -97,16 +97,7 @@ func Check(d *draft.Draft) []error {
 			),
 		}
 	}
-	var errs []error
-	for _, h := range d.Hosts {
-		for _, name := range component.Versioned {
-			if c := clusterview.FindComponent(h, name); c != nil {
-				if why := whyRefused(u, c); why != "" {
-					errs = append(errs, fmt.Errorf("%s on host %s %s", name, h.Name, why))
-				}
-			}
-		}
-	}
+	errs := checkComponents(d)
 	if d.Volumes.KeepProvider() && !catalogue.InTree(d.Provider.Name, u.Minor) {
 		errs = append(
 			errs,
@@ -132,6 +123,36 @@ func Check(d *draft.Draft) []error {
 				u.Minor,
 			),
 		)
+	}
+	return errs
+}
+
+// checkComponents says which components cannot get the version. Those with the same reason are one error.
+func checkComponents(d *draft.Draft) []error {
+	var reasons []string
+	refused := map[string][]string{} // by reason
+	for _, h := range d.Hosts {
+		for _, name := range component.Versioned {
+			c := clusterview.FindComponent(h, name)
+			if c == nil {
+				continue
+			}
+			if why := whyRefused(d.Upgrade, c); why != "" {
+				if refused[why] == nil {
+					reasons = append(reasons, why)
+				}
+				refused[why] = append(refused[why], name+" on host "+h.Name)
+			}
+		}
+	}
+	var errs []error
+	for _, why := range reasons {
+		which := refused[why]
+		if len(which) == 1 {
+			errs = append(errs, fmt.Errorf("%s %s", which[0], why))
+			continue
+		}
+		errs = append(errs, fmt.Errorf("each of %s (%s) %s", english.Count(len(which), "component"), english.FirstOf(3, which), why))
 	}
 	return errs
 }
