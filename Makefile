@@ -56,7 +56,7 @@ hosts-down: ## Remove the cluster of hosts-up, or what is left of it (NAME=lab)
 	cd lab && exec ../bin/lab hosts down --name $(NAME)
 
 .PHONY: e2e-hosts
-e2e-hosts: ## Migrate a kubeadm cluster of real hosts and bring it back, next to another that moves its loops again and again; needs root (writes out/hosts/)
+e2e-hosts: ## Migrate a kubeadm cluster of real hosts and bring it back, then let another move its loops again and again; needs root (writes out/hosts/)
 	cd lab && $(GO) test ./hosts/stage -count=1 -v -timeout 0 -hosts.real -hosts.out=$(CURDIR)/out/hosts
 
 .PHONY: bad-hosts
@@ -199,6 +199,16 @@ faults: ## The long campaigns: let everything go wrong at every step (out/faults
 	cd lab && $(GO) test ./faults/processlab -run TestEveryFault -count=1 -v -timeout 0 -faults.matrix=$(CURDIR)/out/faults $(faults_flags)
 	$(if $(STRATEGIES)$(CAMPAIGNS),,cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=100 -ccmtrial.handovers=100)
 
+# SEED chooses the disturbances, to see those of an earlier run again; it is printed.
+SEED ?= 0
+
+.PHONY: handovers
+handovers: ## Disturb managers, the API and the cloud a thousand times at random, also while a migration moves the loops: two hours (SEED=...)
+	failed=0; \
+	(cd lab && $(GO) test ./ccmtrial -run RandomDisturbances -count=1 -v -timeout 0 -ccmtrial.random=940 -ccmtrial.seed=$(SEED)) || failed=1; \
+	(cd lab && $(GO) test ./faults/processlab -run RandomFaults -count=1 -v -timeout 0 -faults.random=60 -faults.seed=$(SEED)) || failed=1; \
+	exit $$failed
+
 # FAULTS_HOSTS_ARGS chooses another cluster, e.g. '-hosts.control-planes=1 -hosts.outage=20s'.
 FAULTS_HOSTS_ARGS ?=
 
@@ -292,6 +302,9 @@ lint: bin/golangci-lint ## Lint the product, the lab and the tools
 
 bin/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && $(GO) build -o ../bin/golangci-lint $(lint_tool)
+
+.PHONY: docs
+docs: generate ## The same as make generate: the reference pages are among what it writes
 
 .PHONY: generate
 generate: ## Rewrite the golden files from what the code does now, to be reviewed as a diff
