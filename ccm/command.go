@@ -490,10 +490,10 @@ func (s *Settings) addFlags(fs *pflag.FlagSet, withNodeIPAM bool) {
 		(*string)(&s.PodTestimony),
 		"pod-testimony",
 		string(s.PodTestimony),
-		"Whether a standby takes the leases over as soon as the kubelet of their holder says that its container has "+
-			"ended, instead of waiting for them to expire: auto (where this process is the first of a container, and "+
-			"POD_NAME and NODE_NAME say of which pod), always (also where it is not the first: then the container has to "+
-			"end with this process) or never. Needs leave to watch pods in the namespace of the leases.",
+		"Whether a standby takes the leases over when the kubelet of their holder says that its container has ended. "+
+			"Else it waits for them to expire. auto does so where this process is the first of a container, and POD_NAME "+
+			"and NODE_NAME say of which pod. always does so elsewhere, too: then the container has to end with this "+
+			"process. never does not. Needs leave to watch pods in the namespace of the leases.",
 	)
 	fs.StringVar(
 		&s.TerminationMessagePath,

@@ -20,7 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/boundtoken"
 )
 
-// controllerLease tells which manager would run what after a handover, without waiting for one.
+// controllerLease shows which manager would run what after a handover, without waiting for one.
 var controllerLease = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Name:           "transplant_ccm_controller_lease",
 	StabilityLevel: metrics.ALPHA,
@@ -34,7 +34,7 @@ var controllerSkipped = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Help:           "1 for each controller of the program's author that is enabled and has declined to start, which its log explains: its work is not done.",
 }, []string{"controller"})
 
-// tokenExpiry tells when this manager would be locked out.
+// tokenExpiry shows when this manager would be locked out.
 var tokenExpiry = metrics.NewGauge(&metrics.GaugeOpts{
 	Name:           "transplant_ccm_token_expiration_timestamp_seconds",
 	StabilityLevel: metrics.ALPHA,

@@ -35,7 +35,7 @@ func (p *process) newWarmInformers() informers.SharedInformerFactory {
 		informers.WithTransform(dropManagedFields)) // authors who watch Nodes too have them twice in memory
 }
 
-// dropManagedFields takes out of an object what no controller of ours looks at, and what is a third of a Node.
+// dropManagedFields removes from an object what no controller of ours looks at, and what is a third of a Node.
 func dropManagedFields(object any) (any, error) {
 	if described, ok := object.(metav1.Object); ok {
 		described.SetManagedFields(nil)

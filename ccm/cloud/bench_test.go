@@ -11,14 +11,14 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
-// BenchmarkCall compares a call of a provider that does nothing with the same call through a shell. What the shell adds is to be small next to a call to a
+// BenchmarkCall compares a call of a provider that does nothing with the same call through a guard. What the guard adds is to be small next to a call to a
 // cloud, which takes milliseconds.
 func BenchmarkCall(b *testing.B) {
 	p := &provider{balancer: balancers{
 		get:    func(context.Context) (*corev1.LoadBalancerStatus, bool, error) { return nil, false, nil },
 		update: func(context.Context) error { return nil },
 	}}
-	for name, c := range map[string]cloudprovider.Interface{"bare": p, "shell": New(p, Options{}).For(election.Unfenced(time.Now()))} {
+	for name, c := range map[string]cloudprovider.Interface{"bare": p, "guard": New(p, Options{}).For(election.Unfenced(time.Now()))} {
 		balancer, _ := c.LoadBalancer()
 		web := service("web")
 		b.Run("read/"+name, func(b *testing.B) {

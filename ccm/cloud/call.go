@@ -20,10 +20,10 @@ import (
 
 // caller makes the calls to one provider.
 type caller struct {
-	provider string
-	options  Options
-	budget   *budget
-	hung     *abandonedCalls
+	provider  string
+	options   Options
+	budget    *budget
+	abandoned *abandonedCalls
 	// hasTypedErrors is what the provider says of itself, see TypedErrors.
 	hasTypedErrors bool
 }
@@ -55,8 +55,8 @@ func (o object) String() string {
 const (
 	// grace is how long a provider has to return after its context has ended. What returns within it was not abandoned.
 	grace = time.Second
-	// retryFor is how long calls that the cloud throttles are made again by the shell. Controllers retry with a longer
-	// back-off than the shell's.
+	// retryFor is how long calls that the cloud throttles are made again by the guard. Controllers retry with a longer
+	// back-off than the guard's.
 	retryFor              = 2 * time.Minute
 	firstBackoff, longest = 100 * time.Millisecond, 5 * time.Second
 )
@@ -169,7 +169,7 @@ func callInGoroutine[T any](
 	call call,
 	f func(context.Context) (T, error),
 ) (answer T, err error) {
-	if err := c.hung.allows(call); err != nil {
+	if err := c.abandoned.allows(call); err != nil {
 		return answer, err
 	}
 	limited, cancel := context.WithTimeout(ctx, call.timeout)
@@ -200,7 +200,7 @@ func callInGoroutine[T any](
 	}()
 	r, ok := wait(limited, replies)
 	if !ok {
-		c.hung.abandon(ctx, call, errorOf(replies))
+		c.abandoned.abandon(ctx, call, errorOf(replies))
 		return answer, noAnswerError(ctx, call)
 	}
 	if r.err != nil && limited.Err() != nil && ctx.Err() == nil && interrupted(r.err) != "" {
@@ -317,7 +317,7 @@ type abandoned struct {
 	since time.Time
 }
 
-func newHung(provider string) *abandonedCalls { return &abandonedCalls{provider: provider} }
+func newAbandonedCalls(provider string) *abandonedCalls { return &abandonedCalls{provider: provider} }
 
 // allows returns why a call must not be made now. No call is made for an object that a call of unknown outcome may
 // still be changing. "There is no such load balancer" would let the Service go while one is being made.
@@ -405,7 +405,7 @@ func (h *abandonedCalls) check() error {
 }
 
 // Check is a health check of the process: it fails while a call hangs so long that only a restart helps.
-func (s *Guard) Check(*http.Request) error { return s.caller.hung.check() }
+func (s *Guard) Check(*http.Request) error { return s.caller.abandoned.check() }
 
 // errorOf returns what waits for the reply of an abandoned call and returns its error.
 func errorOf[T any](replies <-chan reply[T]) func() error {

@@ -53,17 +53,17 @@ func service(name string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "5b2f"}}
 }
 
-// shelled are the load balancers behind a shell, under a fence that is open.
-func shelled(b balancers, o Options) (cloudprovider.LoadBalancer, *Guard) {
-	shell := New(&provider{balancer: b}, o)
-	balancer, _ := shell.For(election.Unfenced(time.Now())).LoadBalancer()
-	return balancer, shell
+// guardedCloud are the load balancers behind a guard, under a fence that is open.
+func guardedCloud(b balancers, o Options) (cloudprovider.LoadBalancer, *Guard) {
+	guard := New(&provider{balancer: b}, o)
+	balancer, _ := guard.For(election.Unfenced(time.Now())).LoadBalancer()
+	return balancer, guard
 }
 
 func TestAProviderThatIgnoresItsContextCostsItsCallerOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		balancer, shell := shelled(balancers{
+		balancer, guard := guardedCloud(balancers{
 			ensure: func(context.Context) (*corev1.LoadBalancerStatus, error) {
 				<-hang
 				return &corev1.LoadBalancerStatus{}, nil
@@ -96,19 +96,19 @@ func TestAProviderThatIgnoresItsContextCostsItsCallerOneTimeout(t *testing.T) {
 		if err := balancer.EnsureLoadBalancerDeleted(t.Context(), "c", service("other")); err != nil {
 			t.Errorf("another load balancer: %v", err)
 		}
-		if err := shell.Check(nil); err != nil {
+		if err := guard.Check(nil); err != nil {
 			t.Errorf("unhealthy already: %v", err)
 		}
 		sleepUnlessDone(t.Context(), stuckAfter)
 		want = `EnsureLoadBalancer of the cloud provider for the load balancer of service "default/web" was given up 11m0s ago and has not returned`
-		if diff := cmp.Diff(want, fmt.Sprint(shell.Check(nil))); diff != "" {
+		if diff := cmp.Diff(want, fmt.Sprint(guard.Check(nil))); diff != "" {
 			t.Errorf("health (-want +got):\n%s", diff)
 		}
 
 		close(hang)
 		synctest.Wait()
-		if err := balancer.EnsureLoadBalancerDeleted(t.Context(), "c", service("web")); err != nil || shell.Check(nil) != nil {
-			t.Errorf("once it has returned: %v, health %v", err, shell.Check(nil))
+		if err := balancer.EnsureLoadBalancerDeleted(t.Context(), "c", service("web")); err != nil || guard.Check(nil) != nil {
+			t.Errorf("once it has returned: %v, health %v", err, guard.Check(nil))
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestReadsThatHangAreMadeAgainButNotWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		var made atomic.Int64
-		balancer, _ := shelled(balancers{get: func(context.Context) (*corev1.LoadBalancerStatus, bool, error) {
+		balancer, _ := guardedCloud(balancers{get: func(context.Context) (*corev1.LoadBalancerStatus, bool, error) {
 			made.Add(1)
 			<-hang
 			return nil, false, nil
@@ -175,7 +175,7 @@ func TestReadsThatHangAreMadeAgainButNotWithoutEnd(t *testing.T) {
 
 func TestACallThatEndsShortlyAfterItsContextIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		balancer, shell := shelled(balancers{ensure: func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
+		balancer, guard := guardedCloud(balancers{ensure: func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 			<-ctx.Done()
 			sleepUnlessDone(t.Context(), grace/2)
 			return nil, fmt.Errorf("creating the listener: %w", ctx.Err())
@@ -186,7 +186,7 @@ func TestACallThatEndsShortlyAfterItsContextIsNotGivenUp(t *testing.T) {
 		if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 			t.Errorf("error (-want +got):\n%s", diff)
 		}
-		if len(shell.caller.hung.calls) != 0 {
+		if len(guard.caller.abandoned.calls) != 0 {
 			t.Error("the call is taken for one that still runs")
 		}
 	})
@@ -195,7 +195,7 @@ func TestACallThatEndsShortlyAfterItsContextIsNotGivenUp(t *testing.T) {
 func TestACallerThatIsCancelledIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		balancer, _ := shelled(balancers{update: func(context.Context) error { <-hang; return nil }}, Options{})
+		balancer, _ := guardedCloud(balancers{update: func(context.Context) error { <-hang; return nil }}, Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
@@ -227,7 +227,7 @@ func TestWhatAProviderMayDoInACallIsAnErrorOfThatCall(t *testing.T) {
 			`the cloud provider panicked: runtime error: invalid memory address or nil pointer dereference`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			balancer, _ := shelled(balancers{update: c.provider}, Options{})
+			balancer, _ := guardedCloud(balancers{update: c.provider}, Options{})
 			err := balancer.UpdateLoadBalancer(t.Context(), "c", service("web"), nil)
 			want := `calling UpdateLoadBalancer of the cloud provider for the load balancer of service "default/web": ` + c.want
 			if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" || !errors.Is(err, ErrPanic) || Classify(err) != OutcomePanic {
@@ -238,11 +238,11 @@ func TestWhatAProviderMayDoInACallIsAnErrorOfThatCall(t *testing.T) {
 }
 
 func TestAProviderThatPanicsOverANameGetsTheUsualOne(t *testing.T) {
-	balancer, _ := shelled(balancers{name: func() string { panic("no name") }}, Options{})
+	balancer, _ := guardedCloud(balancers{name: func() string { panic("no name") }}, Options{})
 	if got := balancer.GetLoadBalancerName(t.Context(), "c", service("web")); got != "a5b2f" {
 		t.Errorf("got %q", got)
 	}
-	balancer, _ = shelled(balancers{name: func() string { return "its own" }}, Options{})
+	balancer, _ = guardedCloud(balancers{name: func() string { return "its own" }}, Options{})
 	if got := balancer.GetLoadBalancerName(t.Context(), "c", service("web")); got != "its own" {
 		t.Errorf("got %q", got)
 	}
@@ -262,14 +262,14 @@ func TestErrorsThatControllersKnowReachThemBareAndOthersUntouched(t *testing.T) 
 		"none":               {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			balancer, _ := shelled(balancers{remove: func(context.Context) error { return c.given }}, Options{})
+			balancer, _ := guardedCloud(balancers{remove: func(context.Context) error { return c.given }}, Options{})
 			if got := balancer.EnsureLoadBalancerDeleted(t.Context(), "c", service("web")); got != c.want { //nolint:errorlint // upstream compares so
 				t.Errorf("got %v, want exactly %v", got, c.want)
 			}
 		})
 	}
 	wrapped := fmt.Errorf("ensuring: %w", retry)
-	balancer, _ := shelled(balancers{remove: func(context.Context) error { return wrapped }}, Options{})
+	balancer, _ := guardedCloud(balancers{remove: func(context.Context) error { return wrapped }}, Options{})
 	var got *api.RetryError
 	if err := balancer.EnsureLoadBalancerDeleted(t.Context(), "c", service("web")); !errors.As(err, &got) || got.RetryAfter() != 7*time.Second {
 		t.Errorf("a wrapped RetryError is %v", err)
@@ -357,8 +357,8 @@ func TestACallThatWaitsForTheBudgetIsRefusedWhenTheFenceClosesMeanwhile(t *testi
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
 		fence := openFor(10 * time.Second)
-		shell := New(&provider{balancer: balancers{update: func(context.Context) error { made++; return nil }}}, Options{MaxQPS: 0.05})
-		balancer, _ := shell.For(fence).LoadBalancer()
+		guard := New(&provider{balancer: balancers{update: func(context.Context) error { made++; return nil }}}, Options{MaxQPS: 0.05})
+		balancer, _ := guard.For(fence).LoadBalancer()
 		first := balancer.UpdateLoadBalancer(t.Context(), "c", service("web"), nil)
 		begun := time.Now()
 		second := balancer.UpdateLoadBalancer(t.Context(), "c", service("web"), nil)
@@ -370,7 +370,7 @@ func TestACallThatWaitsForTheBudgetIsRefusedWhenTheFenceClosesMeanwhile(t *testi
 
 func TestACallWithoutFenceObeysItsOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		balancer, _ := shelled(balancers{update: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, Options{})
+		balancer, _ := guardedCloud(balancers{update: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begun := time.Now()

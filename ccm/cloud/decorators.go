@@ -215,7 +215,7 @@ func (b loadBalancer) changeCall(
 	service *corev1.Service,
 	nodes []*corev1.Node,
 ) call {
-	caller := b.guarded.shell.caller
+	caller := b.guarded.guard.caller
 	c := caller.write(ctx, operation, balancerOf(service), ClassLoadBalancer, b.guarded.fence, service, nodes)
 	c.timeout = caller.options.LoadBalancerTimeout
 	return c
@@ -231,7 +231,7 @@ func (b loadBalancer) GetLoadBalancer(
 		status *corev1.LoadBalancerStatus
 		exists bool
 	}
-	caller := b.guarded.shell.caller
+	caller := b.guarded.guard.caller
 	a, err := do(
 		ctx,
 		caller,
@@ -262,7 +262,7 @@ func (b loadBalancer) EnsureLoadBalancer(
 ) (*corev1.LoadBalancerStatus, error) {
 	return do(
 		ctx,
-		b.guarded.shell.caller,
+		b.guarded.guard.caller,
 		b.changeCall(ctx, "EnsureLoadBalancer", service, nodes),
 		func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 			return b.provider.EnsureLoadBalancer(ctx, cluster, service, nodes)
@@ -279,7 +279,7 @@ func (b loadBalancer) UpdateLoadBalancer(
 ) error {
 	_, err := do(
 		ctx,
-		b.guarded.shell.caller,
+		b.guarded.guard.caller,
 		b.changeCall(ctx, "UpdateLoadBalancer", service, nodes),
 		errorOnly(func(ctx context.Context) error {
 			return b.provider.UpdateLoadBalancer(ctx, cluster, service, nodes)
@@ -292,7 +292,7 @@ func (b loadBalancer) UpdateLoadBalancer(
 func (b loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
 	_, err := do(
 		ctx,
-		b.guarded.shell.caller,
+		b.guarded.guard.caller,
 		b.changeCall(ctx, "EnsureLoadBalancerDeleted", service, nil),
 		errorOnly(func(ctx context.Context) error {
 			return b.provider.EnsureLoadBalancerDeleted(ctx, cluster, service)
@@ -317,7 +317,7 @@ func routeTo(route *cloudprovider.Route) object {
 
 // ListRoutes implements cloudprovider.Routes.
 func (r routesOf) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
-	caller := r.guarded.shell.caller
+	caller := r.guarded.guard.caller
 	c := caller.read(ctx, "ListRoutes", object{"the routes of cluster", cluster}, ClassRoute)
 	return do(ctx, caller, c, func(ctx context.Context) ([]*cloudprovider.Route, error) {
 		return r.provider.ListRoutes(ctx, cluster)
@@ -326,7 +326,7 @@ func (r routesOf) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovi
 
 // CreateRoute implements cloudprovider.Routes.
 func (r routesOf) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
-	caller := r.guarded.shell.caller
+	caller := r.guarded.guard.caller
 	_, err := do(
 		ctx,
 		caller,
@@ -340,7 +340,7 @@ func (r routesOf) CreateRoute(ctx context.Context, cluster, hint string, route *
 
 // DeleteRoute implements cloudprovider.Routes.
 func (r routesOf) DeleteRoute(ctx context.Context, cluster string, route *cloudprovider.Route) error {
-	caller := r.guarded.shell.caller
+	caller := r.guarded.guard.caller
 	_, err := do(
 		ctx,
 		caller,

@@ -41,7 +41,7 @@ type Finisher interface {
 	Finish(ctx context.Context)
 }
 
-// StartsEarly reports whether a provider, or the one below a shell, asks to be started before a lease is held.
+// StartsEarly reports whether a provider, or the one below a guard, asks to be started before a lease is held.
 func StartsEarly(c cloudprovider.Interface) bool {
 	early, ok := Unwrap(c).(EarlyStarter)
 	return ok && early.StartsEarly()
@@ -49,23 +49,23 @@ func StartsEarly(c cloudprovider.Interface) bool {
 
 // guarded is a provider as the controllers of one lease see it.
 type guarded struct {
-	shell *Guard
+	guard *Guard
 	fence *election.Fence
 }
 
 var _ cloudprovider.Interface = (*guarded)(nil)
 
-func (g *guarded) shellOf() *Guard { return g.shell }
+func (g *guarded) toGuard() *Guard { return g.guard }
 
 // Initialize initialises the provider once, however many leases there are. Upstream does it once per lease, at the same
 // time and without a lock.
 func (g *guarded) Initialize(clientBuilder cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
-	g.shell.initialize.Do(func() { g.shell.provider.Initialize(clientBuilder, stop) })
+	g.guard.initialize.Do(func() { g.guard.provider.Initialize(clientBuilder, stop) })
 }
 
 // LoadBalancer implements cloudprovider.Interface.
 func (g *guarded) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
-	balancer, ok := g.shell.provider.LoadBalancer()
+	balancer, ok := g.guard.provider.LoadBalancer()
 	if !ok || balancer == nil {
 		return nil, false
 	}
@@ -74,43 +74,43 @@ func (g *guarded) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 
 // Instances implements cloudprovider.Interface.
 func (g *guarded) Instances() (cloudprovider.Instances, bool) {
-	instances, ok := g.shell.provider.Instances()
+	instances, ok := g.guard.provider.Instances()
 	if !ok || instances == nil {
 		return nil, false
 	}
-	return instancesV1{caller: g.shell.caller, fence: g.fence, provider: instances}, true
+	return instancesV1{caller: g.guard.caller, fence: g.fence, provider: instances}, true
 }
 
 // InstancesV2 implements cloudprovider.Interface.
 func (g *guarded) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	instances, ok := g.shell.provider.InstancesV2()
+	instances, ok := g.guard.provider.InstancesV2()
 	if !ok || instances == nil {
 		return nil, false
 	}
-	return instancesV2{caller: g.shell.caller, provider: instances}, true
+	return instancesV2{caller: g.guard.caller, provider: instances}, true
 }
 
 // Zones implements cloudprovider.Interface.
 func (g *guarded) Zones() (cloudprovider.Zones, bool) {
-	zones, ok := g.shell.provider.Zones()
+	zones, ok := g.guard.provider.Zones()
 	if !ok || zones == nil {
 		return nil, false
 	}
-	return zonesOf{caller: g.shell.caller, provider: zones}, true
+	return zonesOf{caller: g.guard.caller, provider: zones}, true
 }
 
 // Clusters implements cloudprovider.Interface.
 func (g *guarded) Clusters() (cloudprovider.Clusters, bool) {
-	clusters, ok := g.shell.provider.Clusters()
+	clusters, ok := g.guard.provider.Clusters()
 	if !ok || clusters == nil {
 		return nil, false
 	}
-	return clustersOf{g.shell.caller, clusters}, true
+	return clustersOf{g.guard.caller, clusters}, true
 }
 
 // Routes implements cloudprovider.Interface.
 func (g *guarded) Routes() (cloudprovider.Routes, bool) {
-	routes, ok := g.shell.provider.Routes()
+	routes, ok := g.guard.provider.Routes()
 	if !ok || routes == nil {
 		return nil, false
 	}
@@ -118,20 +118,20 @@ func (g *guarded) Routes() (cloudprovider.Routes, bool) {
 }
 
 // ProviderName implements cloudprovider.Interface.
-func (g *guarded) ProviderName() string { return g.shell.provider.ProviderName() }
+func (g *guarded) ProviderName() string { return g.guard.provider.ProviderName() }
 
 // HasClusterID implements cloudprovider.Interface.
-func (g *guarded) HasClusterID() bool { return g.shell.provider.HasClusterID() }
+func (g *guarded) HasClusterID() bool { return g.guard.provider.HasClusterID() }
 
 // informerUser gives the provider its informers once, however many leases there are.
 type informerUser struct {
-	shell *Guard
+	guard *Guard
 	user  cloudprovider.InformerUser
 }
 
 // SetInformers implements cloudprovider.InformerUser.
 func (u informerUser) SetInformers(factory informers.SharedInformerFactory) {
-	u.shell.informers.Do(func() { u.user.SetInformers(factory) })
+	u.guard.informers.Do(func() { u.user.SetInformers(factory) })
 }
 
 // guardedLister is the provider's lister, metered.
@@ -241,8 +241,8 @@ func LoadBalancerTimeout(c cloudprovider.Interface) time.Duration {
 
 // guardOf is the guard that a cloud came from; nil for a cloud that did not come from one.
 func guardOf(c cloudprovider.Interface) *Guard {
-	if guarded, ok := c.(interface{ shellOf() *Guard }); ok {
-		return guarded.shellOf()
+	if guarded, ok := c.(interface{ toGuard() *Guard }); ok {
+		return guarded.toGuard()
 	}
 	return nil
 }
@@ -256,15 +256,15 @@ type Guard struct {
 	initialize, informers sync.Once
 }
 
-// New returns the shell of a provider.
+// New returns the guard of a provider.
 func New(provider cloudprovider.Interface, o Options) *Guard {
 	registerMetrics()
 	o = o.withDefaults()
 	caller := &caller{
-		provider: provider.ProviderName(),
-		options:  o,
-		budget:   newBudget(o.MaxQPS),
-		hung:     newHung(provider.ProviderName()),
+		provider:  provider.ProviderName(),
+		options:   o,
+		budget:    newBudget(o.MaxQPS),
+		abandoned: newAbandonedCalls(provider.ProviderName()),
 	}
 	if typed, ok := provider.(TypedErrors); ok {
 		caller.hasTypedErrors = typed.HasTypedErrors()
@@ -276,7 +276,7 @@ func New(provider cloudprovider.Interface, o Options) *Guard {
 // closed. It implements cloudprovider.InformerUser and InstancesLister if the provider does, and nothing else that the
 // provider does not.
 func (s *Guard) For(fence *election.Fence) cloudprovider.Interface {
-	all := &guarded{shell: s, fence: fence}
+	all := &guarded{guard: s, fence: fence}
 	user, isUser := s.provider.(cloudprovider.InformerUser)
 	lister, isLister := s.provider.(InstancesLister)
 	switch {
@@ -300,7 +300,7 @@ func (s *Guard) For(fence *election.Fence) cloudprovider.Interface {
 	return all
 }
 
-// Unwrap returns the provider below a shell, or the cloud itself. Controllers that come with a provider assert its
+// Unwrap returns the provider below a guard, or the cloud itself. Controllers that come with a provider assert its
 // type.
 func Unwrap(c cloudprovider.Interface) cloudprovider.Interface {
 	if g := guardOf(c); g != nil {
@@ -309,7 +309,7 @@ func Unwrap(c cloudprovider.Interface) cloudprovider.Interface {
 	return c
 }
 
-// IsGuarded reports whether a cloud came from a shell.
+// IsGuarded reports whether a cloud came from a guard.
 func IsGuarded(c cloudprovider.Interface) bool { return guardOf(c) != nil }
 
 // Instances answers what controllers ask about instances, with as few calls as the provider allows.
@@ -327,16 +327,16 @@ type Instances interface {
 // one for a cloud without a guard. It is false if the cloud implements neither InstancesLister, nor InstancesV2, nor
 // Instances.
 func InstancesOf(c cloudprovider.Interface) (Instances, bool) {
-	var shell *Guard
-	if shelled, ok := c.(interface{ shellOf() *Guard }); ok {
-		shell = shelled.shellOf()
+	var guard *Guard
+	if guardedCloud, ok := c.(interface{ toGuard() *Guard }); ok {
+		guard = guardedCloud.toGuard()
 	} else {
-		shell = New(c, Options{})
+		guard = New(c, Options{})
 	}
-	if !canDescribeInstances(shell.provider) {
+	if !canDescribeInstances(guard.provider) {
 		return nil, false
 	}
-	return shell.reader, true
+	return guard.reader, true
 }
 
 // canDescribeInstances reports whether a provider can be asked about instances at all.

@@ -218,10 +218,10 @@ func TestTheShellAnswersAsTheProviderDoes(t *testing.T) {
 	want, _ := answers(t.Context(), p)
 	got, _ := answers(t.Context(), New(recorded(&behind), Options{}).For(election.Unfenced(time.Now())))
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers (-provider +shell):\n%s", diff)
+		t.Errorf("answers (-provider +guard):\n%s", diff)
 	}
 	if diff := cmp.Diff(bare, behind); diff != "" {
-		t.Errorf("calls (-provider +shell):\n%s", diff)
+		t.Errorf("calls (-provider +guard):\n%s", diff)
 	}
 }
 
@@ -254,17 +254,17 @@ func TestTheShellImplementsWhatTheProviderDoesAndNothingElse(t *testing.T) {
 		"informers and lister": &everything{withInformers{provider: all}, &withLister{max: 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shelled := New(p, Options{}).For(nil)
-			if diff := cmp.Diff(of(p), of(shelled)); diff != "" {
-				t.Errorf("(-provider +shell):\n%s", diff)
+			guardedCloud := New(p, Options{}).For(nil)
+			if diff := cmp.Diff(of(p), of(guardedCloud)); diff != "" {
+				t.Errorf("(-provider +guard):\n%s", diff)
 			}
-			if balancer, ok := shelled.LoadBalancer(); !ok && balancer != nil {
+			if balancer, ok := guardedCloud.LoadBalancer(); !ok && balancer != nil {
 				t.Error("a load balancer that is none must be nil, so that == nil says so")
 			}
-			if Unwrap(shelled) != p || Unwrap(p) != p {
+			if Unwrap(guardedCloud) != p || Unwrap(p) != p {
 				t.Error("Unwrap does not return the provider")
 			}
-			if shelled.ProviderName() != "test" || !shelled.HasClusterID() {
+			if guardedCloud.ProviderName() != "test" || !guardedCloud.HasClusterID() {
 				t.Error("the name or the cluster's ID is lost")
 			}
 		})
@@ -285,9 +285,9 @@ func (e *everything) ListInstances(ctx context.Context, nodes []*corev1.Node, wa
 
 func TestAProviderIsInitialisedOnceForAllLeases(t *testing.T) {
 	p := &withInformers{provider: &provider{}}
-	shell := New(p, Options{})
+	guard := New(p, Options{})
 	for range 2 {
-		cloud := shell.For(election.Unfenced(time.Now()))
+		cloud := guard.For(election.Unfenced(time.Now()))
 		cloud.Initialize(nil, nil)
 		cloud.(cloudprovider.InformerUser).SetInformers(nil)
 	}

@@ -51,7 +51,7 @@ func (e echo) GetZoneByNodeName(context.Context, types.NodeName) (cloudprovider.
 
 func (e echo) CreateRoute(context.Context, string, string, *cloudprovider.Route) error { return e.err }
 
-// What a test calls behind a shell.
+// What a test calls behind a guard.
 type calling func(context.Context, cloudprovider.Interface) error
 
 func ensuring(service *corev1.Service, nodes ...*corev1.Node) calling {
@@ -83,8 +83,8 @@ func identified(providerID string) *corev1.Node {
 }
 
 // limits are the rates that a budget has after calls: of each class, and of all.
-func limits(shell *Guard) []float64 {
-	b := shell.caller.budget
+func limits(guard *Guard) []float64 {
+	b := guard.caller.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	rates := []float64{b.all.rate}
@@ -97,11 +97,11 @@ func limits(shell *Guard) []float64 {
 // slowsDown reports whether an error of a call cuts a rate.
 func slowsDown(t *testing.T, call calling, err error) bool {
 	t.Helper()
-	shell := New(echoing(err), Options{})
-	if got := call(t.Context(), shell.For(election.Unfenced(time.Now()))); got == nil || !strings.Contains(got.Error(), err.Error()) {
+	guard := New(echoing(err), Options{})
+	if got := call(t.Context(), guard.For(election.Unfenced(time.Now()))); got == nil || !strings.Contains(got.Error(), err.Error()) {
 		t.Errorf("the call says %v, want %v", got, err)
 	}
-	for _, rate := range limits(shell) {
+	for _, rate := range limits(guard) {
 		if !math.IsInf(rate, 1) {
 			return true
 		}
@@ -286,8 +286,8 @@ func TestOnlyTypesOfErrorsThrottleIfTheProviderKeepsThem(t *testing.T) {
 		"refused with words": {fmt.Errorf("throttled: %w", gophercloudError{"u", 403, nil}), OutcomeAuth},
 		"not there":          {cloudprovider.InstanceNotFound, OutcomeNotFound},
 	} {
-		shell := New(typed{echoing(c.err)}, Options{})
-		if got := shell.caller.classify(nil, c.err); got != c.want {
+		guard := New(typed{echoing(c.err)}, Options{})
+		if got := guard.caller.classify(nil, c.err); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -75,7 +75,7 @@ func (c *cache) dropExpired(now time.Time) {
 	}
 }
 
-// instancesV2 is cloudprovider.InstancesV2. retries is set for the shell's own reader.
+// instancesV2 is cloudprovider.InstancesV2. retries is set for the guard's own reader.
 type instancesV2 struct {
 	caller   *caller
 	provider cloudprovider.InstancesV2

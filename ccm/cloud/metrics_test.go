@@ -28,18 +28,18 @@ func TestTheMetricsTellHowCallsWent(t *testing.T) {
 			update: func(context.Context) error { <-hang; return nil },
 			remove: func(context.Context) error { inside <- struct{}{}; <-inside; return nil },
 		}
-		shell := New(p, Options{LoadBalancerTimeout: time.Second})
-		balancer, _ := shell.For(openFor(time.Hour)).LoadBalancer()
+		guard := New(p, Options{LoadBalancerTimeout: time.Second})
+		balancer, _ := guard.For(openFor(time.Hour)).LoadBalancer()
 		for _, failing = range []error{nil, statusError(429), statusError(404), statusError(503)} {
 			_, _, _ = balancer.GetLoadBalancer(t.Context(), "c", service("web"))
 		}
 		_ = balancer.UpdateLoadBalancer(t.Context(), "c", service("web"), nil)
 		go func() { _ = balancer.EnsureLoadBalancerDeleted(t.Context(), "c", service("other")) }()
 		<-inside
-		shut, _ := shell.For(openFor(0)).LoadBalancer()
+		shut, _ := guard.For(openFor(0)).LoadBalancer()
 		_ = shut.EnsureLoadBalancerDeleted(t.Context(), "c", service("third"))
-		shell.reader.Read(t.Context(), nodes(3), WantExists, time.Minute)
-		shell.reader.Read(t.Context(), nodes(3), WantExists, time.Minute)
+		guard.reader.Read(t.Context(), nodes(3), WantExists, time.Minute)
+		guard.reader.Read(t.Context(), nodes(3), WantExists, time.Minute)
 
 		want := map[string]float64{
 			`calls_abandoned{UpdateLoadBalancer}`:                     1,

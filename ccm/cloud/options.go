@@ -93,7 +93,7 @@ func (c *caller) observe(operation string, outcome Outcome, took time.Duration) 
 	}
 }
 
-// Options are the settings of a shell. The zero value has the defaults.
+// Options are the settings of a guard. The zero value has the defaults.
 type Options struct {
 	// CallTimeout is how long a call may take before its caller is told that it did not answer. Default 2 minutes.
 	CallTimeout time.Duration

@@ -251,7 +251,7 @@ func (in inputs) classify(err error) (outcome Outcome) {
 	return OutcomeOther
 }
 
-// own are the errors of the shell and of the fence.
+// own are the errors of the guard and of the fence.
 func own(err error) Outcome {
 	switch {
 	case errors.Is(err, election.ErrFenced):
@@ -355,7 +355,7 @@ func connection(err error) Outcome {
 }
 
 // IsUnsent reports whether an error says that nothing was sent to the cloud: its name was not resolved, or it refused
-// the connection. A connection that ended later may have carried a request that the cloud has carried out.
+// the connection. A connection that ended later may have carried a request that the cloud has executed.
 func IsUnsent(err error) bool {
 	switch Classify(err) {
 	case OutcomeDNS:

@@ -175,7 +175,7 @@ func (r *reader) finish(i *item, want Want, state InstanceState) {
 	close(i.done)
 }
 
-// tidy takes out of a state what is not valid in it, as the provider may not have done.
+// tidy removes from a state what is not valid in it, as the provider may not have done.
 func tidy(state InstanceState, want Want) InstanceState {
 	switch {
 	case state.Err != nil:

@@ -15,7 +15,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// readerOf returns the reader of a provider behind a shell.
+// readerOf returns the reader of a provider behind a guard.
 func readerOf(t *testing.T, p cloudprovider.Interface) Instances {
 	t.Helper()
 	reader, ok := InstancesOf(New(p, Options{}).For(nil))
@@ -388,11 +388,11 @@ func TestAJoinIsDoneInTimeInAThrottledCloud(t *testing.T) {
 						return running(nodes), cloud.call(ctx)
 					},
 				}
-				shell := New(p, Options{})
+				guard := New(p, Options{})
 				ctx, cancel := context.WithCancel(t.Context())
 				var others, wg sync.WaitGroup
 				if busy {
-					balancer, _ := shell.For(openFor(time.Hour)).LoadBalancer()
+					balancer, _ := guard.For(openFor(time.Hour)).LoadBalancer()
 					for i := range 200 {
 						others.Go(func() {
 							for ctx.Err() == nil {
@@ -409,7 +409,7 @@ func TestAJoinIsDoneInTimeInAThrottledCloud(t *testing.T) {
 					wg.Go(func() {
 						sleepUnlessDone(ctx, time.Duration(i)*2*time.Millisecond)
 						begun := time.Now()
-						if got := shell.reader.Read(ctx, []*corev1.Node{one}, WantMetadata, 0); got[0].Err != nil {
+						if got := guard.reader.Read(ctx, []*corev1.Node{one}, WantMetadata, 0); got[0].Err != nil {
 							t.Errorf("%s: %v", one.Name, got[0].Err)
 						}
 						mu.Lock()

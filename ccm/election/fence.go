@@ -313,7 +313,7 @@ func Guard(ctx context.Context, fallbacks ...*Fence) error {
 	return last.Check()
 }
 
-// passes tells what Check would say, without counting a refusal.
+// passes returns what Check would, without counting a refusal.
 func (f *Fence) passes() bool {
 	f.mu.Lock()
 	ended := f.expire()

@@ -32,7 +32,7 @@ type candidate struct {
 	changed    chan struct{}
 	listener   *testimony.Listener // nil where no kubelet testifies
 	finished   chan struct{}       // closed when run has returned
-	complaints complaints
+	errors     requestErrors
 
 	mu     sync.Mutex
 	record leaseRecord // what is known of the lease

@@ -37,13 +37,13 @@ func (c *candidate) read(own context.Context) {
 	lease, err := c.leases().Get(ctx, c.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		c.complaints.log(ctx, c.Name, nil)
+		c.errors.log(ctx, c.Name, nil)
 		c.observe(observeLease(lease, before))
 	case apierrors.IsNotFound(err):
-		c.complaints.log(ctx, c.Name, nil)
+		c.errors.log(ctx, c.Name, nil)
 		c.observe(observeLease(nil, before))
 	default:
-		c.complaints.log(ctx, c.Name, fmt.Errorf("reading lease %q: %w", c.Name, err))
+		c.errors.log(ctx, c.Name, fmt.Errorf("reading lease %q: %w", c.Name, err))
 		c.later(c.e.config.RetryPeriod)
 	}
 }
@@ -107,14 +107,14 @@ func (c *candidate) write(own context.Context, a attempt) (written, overtaken bo
 	}
 	switch {
 	case err == nil:
-		c.complaints.log(ctx, c.Name, nil)
+		c.errors.log(ctx, c.Name, nil)
 		return c.confirmIfCurrent(a, lease), false
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && !a.create:
 		c.refused(a)
 		c.read(own)
 		return false, true
 	default: // it may have been written all the same
-		c.complaints.log(ctx, c.Name, fmt.Errorf("writing lease %q: %w", c.Name, err))
+		c.errors.log(ctx, c.Name, fmt.Errorf("writing lease %q: %w", c.Name, err))
 		return false, false
 	}
 }
@@ -198,13 +198,13 @@ func (c *candidate) renew(own context.Context) {
 	c.later(c.e.config.RetryPeriod / 2)
 }
 
-// complaints logs the errors of requests for a lease, each that differs from the one before.
-type complaints struct {
+// requestErrors logs the errors of requests for a lease, each that differs from the one before.
+type requestErrors struct {
 	mu   sync.Mutex
 	last string
 }
 
-func (c *complaints) log(ctx context.Context, lease string, err error) {
+func (c *requestErrors) log(ctx context.Context, lease string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()

@@ -81,7 +81,7 @@ func (c *Controller) assign(calls context.Context, node *corev1.Node, cidrs []st
 		if term.IsFinal(calls, err) {
 			return failure
 		}
-		// Perhaps it was carried out. What was chosen stays the node's in any case.
+		// Perhaps it was executed. What was chosen stays the node's in any case.
 		current, err := c.client.CoreV1().Nodes().Get(calls, node.Name, metav1.GetOptions{}) // from etcd, not from a cache
 		switch {
 		case apierrors.IsNotFound(err), err == nil && current.UID != node.UID:

@@ -41,7 +41,7 @@ type sky struct {
 	flying  int
 	most    int
 	fail    func(call string) error // before anything is done
-	after   func(call string) error // the call has been carried out all the same
+	after   func(call string) error // the call has been executed all the same
 	tracks  bool                    // the cloud keeps the nodes' addresses
 	turn    func(*cloudprovider.Route)
 }

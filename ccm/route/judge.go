@@ -52,7 +52,7 @@ type judgement struct {
 
 // planChanges compares the routes that nodes need with those that are known.
 func planChanges(nodes []*corev1.Node, known view, clusterCIDRs []*net.IPNet) judgement {
-	j := &judging{
+	j := &planner{
 		known:        known,
 		clusterCIDRs: clusterCIDRs,
 		refused:      refuse(nodes, clusterCIDRs),
@@ -82,8 +82,8 @@ func planChanges(nodes []*corev1.Node, known view, clusterCIDRs []*net.IPNet) ju
 	return j.result
 }
 
-// judging is a judgement in the making.
-type judging struct {
+// planner is a plan of routes in the making.
+type planner struct {
 	known        view
 	clusterCIDRs []*net.IPNet
 	refused      refusals
@@ -93,7 +93,7 @@ type judging struct {
 }
 
 // changeFor is the change for a destination.
-func (j *judging) changeFor(d destination) *change {
+func (j *planner) changeFor(d destination) *change {
 	if j.changes[d] == nil {
 		j.changes[d] = &change{destination: d}
 	}
@@ -101,7 +101,7 @@ func (j *judging) changeFor(d destination) *change {
 }
 
 // need finds the routes that a node lacks.
-func (j *judging) need(node *corev1.Node) needs {
+func (j *planner) need(node *corev1.Node) needs {
 	name, need := types.NodeName(node.Name), needs{node: node}
 	for _, cidr := range node.Spec.PodCIDRs {
 		d := destinationOf(cidr)
@@ -130,7 +130,7 @@ func (j *judging) need(node *corev1.Node) needs {
 }
 
 // route finds out whether a route is too many.
-func (j *judging) route(d destination, route seen) {
+func (j *planner) route(d destination, route seen) {
 	node := j.wanted[d][route.TargetNode]
 	switch {
 	case route.made:

@@ -81,7 +81,7 @@ func (c *Controller) wantsList(nodes []*corev1.Node, trigger string) bool {
 			case now.Sub(c.listedAt) > listServes:
 				return true
 			case known != nil && !known.ended.Before(c.listedAt):
-				return true // it failed since: perhaps it was carried out
+				return true // it failed since: perhaps it was executed
 			}
 		}
 	}

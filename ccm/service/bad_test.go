@@ -297,11 +297,11 @@ func TestADeletionIsTriedSoonAfterALongOutage(t *testing.T) {
 // Each try of it withdraws what is noted, and a look in between would not wait for the next one.
 func TestALoadBalancerThatIsBeingDeletedIsNotDueForALook(t *testing.T) {
 	now := time.Now()
-	k := newBook()
-	page := lbState{uid: "uid", spec: "spec", stored: &corev1.LoadBalancerStatus{}, check: now.Add(-time.Minute)}
-	k.putLBState("default/kept", page)
-	page.cleaning = true
-	k.putLBState("default/leaving", page)
+	k := newStore()
+	lb := lbState{uid: "uid", spec: "spec", stored: &corev1.LoadBalancerStatus{}, check: now.Add(-time.Minute)}
+	k.putLBState("default/kept", lb)
+	lb.cleaning = true
+	k.putLBState("default/leaving", lb)
 	if keys, _ := k.dueKeys(now, nil); !slices.Equal(keys, []string{"default/kept"}) {
 		t.Errorf("due are %q", keys)
 	}

@@ -96,7 +96,7 @@ type Controller struct {
 	cloud    cloudClient
 	services corelisters.ServiceLister
 	nodes    *nodeViews
-	book     *store
+	store    *store
 	state    *state
 	batcher  *batcher
 	tracker  *progress.Tracker
@@ -141,7 +141,7 @@ func New(config Config) (*Controller, error) {
 		cloud:       cloudClient{provider: balancer, cluster: config.ClusterName, tracker: tracker},
 		services:    config.Services.Lister(),
 		nodes:       newNodeViews(config.Nodes.Lister()),
-		book:        newBook(),
+		store:       newStore(),
 		batcher:     newBatcher(config.Clock, config.Options.NodeBatchWindow, config.Options.NodeBatchInterval),
 		tracker:     tracker,
 		clock:       config.Clock,
@@ -258,14 +258,14 @@ func (c *Controller) adopt(ctx context.Context, fence *election.Fence) {
 		if !wantsLoadBalancer(service) || service.DeletionTimestamp != nil {
 			continue
 		}
-		page, found := c.adopted(service, noted, v)
+		lb, found := c.adopted(service, noted, v)
 		adoptedServices.WithLabelValues(found).Inc()
-		c.book.putLBState(key, page)
+		c.store.putLBState(key, lb)
 		if found != foundInLine {
 			c.queue.Add(key)
 		}
 	}
-	c.state.prune(c.book)
+	c.state.prune(c.store)
 }
 
 // What can be found of a load balancer on taking over.
@@ -276,25 +276,25 @@ const (
 	foundUnknown = "unknown"
 )
 
-// adopted is the first page of a Service's load balancer.
+// adopted is the first state of a Service's load balancer.
 func (c *Controller) adopted(service *corev1.Service, noted map[string]entry, v *view) (lbState, string) {
-	page := lbState{uid: service.UID, service: service}
+	lb := lbState{uid: service.UID, service: service}
 	e, ok := noted[keyOf(service)]
 	switch {
 	case !ok:
-		return page, foundUnknown
+		return lb, foundUnknown
 	case e.Print != c.state.print(specPrint(service), &service.Status.LoadBalancer):
-		return page, foundChanged
+		return lb, foundChanged
 	}
-	page.spec, page.members = specPrint(service), v.resolve(e.members)
-	page.status = &service.Status.LoadBalancer
-	page.stored = &service.Status.LoadBalancer
-	page.version = service.ResourceVersion
-	c.scheduleAdopted(&page)
-	if v.needsUpdate(page.members) {
-		return page, foundMembers
+	lb.spec, lb.members = specPrint(service), v.resolve(e.members)
+	lb.status = &service.Status.LoadBalancer
+	lb.stored = &service.Status.LoadBalancer
+	lb.version = service.ResourceVersion
+	c.scheduleAdopted(&lb)
+	if v.needsUpdate(lb.members) {
+		return lb, foundMembers
 	}
-	return page, foundInLine
+	return lb, foundInLine
 }
 
 // nodeViews looks at the nodes when they have changed in a way that matters.

@@ -36,9 +36,9 @@ const (
 
 // schedule sets when the load balancer is looked at and ensured next, spread so that many that were made together are
 // not due together.
-func (c *Controller) schedule(page *lbState) {
+func (c *Controller) schedule(lb *lbState) {
 	now := c.clock.Now()
-	page.check, page.resync = after(now, c.config.Options.DriftPeriod), after(now, c.config.Options.ResyncPeriod)
+	lb.check, lb.resync = after(now, c.config.Options.DriftPeriod), after(now, c.config.Options.ResyncPeriod)
 }
 
 func after(now time.Time, period time.Duration) time.Time {
@@ -49,15 +49,15 @@ func after(now time.Time, period time.Duration) time.Time {
 }
 
 // scheduleAdopted is schedule for a load balancer that the last leader had in line.
-func (c *Controller) scheduleAdopted(page *lbState) {
+func (c *Controller) scheduleAdopted(lb *lbState) {
 	now := c.clock.Now()
 	if period := c.config.Options.DriftPeriod; period > 0 {
 		from, to := min(adoptedCheckFrom, period), min(adoptedCheckTo, period)
-		page.check = now.Add(from + time.Duration(rand.Float64()*float64(to-from)))
+		lb.check = now.Add(from + time.Duration(rand.Float64()*float64(to-from)))
 	}
 	if period := c.config.Options.ResyncPeriod; period > 0 {
 		// Not in the first twelfth: a planned restart changes nothing in the cloud. When it was ensured last is not known.
-		page.resync = now.Add(time.Duration((1 + 11*rand.Float64()) / 12 * float64(period)))
+		lb.resync = now.Add(time.Duration((1 + 11*rand.Float64()) / 12 * float64(period)))
 	}
 }
 
@@ -77,7 +77,7 @@ func (c *Controller) findDrift(ctx context.Context) {
 		maps.DeleteFunc(grants, func(_ string, at time.Time) bool { return now.Sub(at) >= grantFor })
 		budget = min(budget+c.config.Options.DriftQPS*now.Sub(last).Seconds(), max(1, c.config.Options.DriftQPS))
 		last = now
-		keys, next := c.book.dueKeys(now, grants)
+		keys, next := c.store.dueKeys(now, grants)
 		for len(keys) > 0 && budget >= 1 {
 			budget--
 			grants[keys[0]] = now
@@ -108,7 +108,7 @@ func (k *store) dueKeys(now time.Time, except map[string]time.Time) (keys []stri
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	next = now.Add(time.Hour)
-	for key, b := range k.pages {
+	for key, b := range k.states {
 		if !b.isInSync() || b.gone || b.cleaning || b.implementedElsewhere {
 			continue
 		}
@@ -125,14 +125,14 @@ func (k *store) dueKeys(now time.Time, except map[string]time.Time) (keys []stri
 		}
 	}
 	slices.SortFunc(keys, func(a, b string) int {
-		return cmp.Or(k.pages[a].since(now).Compare(k.pages[b].since(now)), cmp.Compare(a, b))
+		return cmp.Or(k.states[a].since(now).Compare(k.states[b].since(now)), cmp.Compare(a, b))
 	})
 	return keys, next
 }
 
 func isDue(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
-// since is since when a page has been due.
+// since is since when a state has been due.
 func (b lbState) since(now time.Time) time.Time {
 	if isDue(b.check, now) && (!isDue(b.resync, now) || b.check.Before(b.resync)) {
 		return b.check
@@ -142,12 +142,12 @@ func (b lbState) since(now time.Time) time.Time {
 
 // resync ensures a load balancer that ought to be in line. It says nothing when it was: a Service does not get events
 // for nothing.
-func (c *Controller) resync(ctx context.Context, key string, service *corev1.Service, page lbState) error {
-	err := c.ensured(ctx, key, service, page, true)
+func (c *Controller) resync(ctx context.Context, key string, service *corev1.Service, lb lbState) error {
+	err := c.ensured(ctx, key, service, lb, true)
 	// the provider failed, and may have done half of it
-	if after, ok := c.book.get(key); err != nil && ok && after.resync.Equal(page.resync) {
+	if after, ok := c.store.get(key); err != nil && ok && after.resync.Equal(lb.resync) {
 		after.spec = ""
-		c.book.putLBState(key, after)
+		c.store.putLBState(key, after)
 		c.state.withdraw(ctx, key)
 	}
 	return err
@@ -155,10 +155,10 @@ func (c *Controller) resync(ctx context.Context, key string, service *corev1.Ser
 
 // check looks whether a load balancer is still there and at its address. A look that fails says nothing of the load
 // balancer: the next is at its time.
-func (c *Controller) check(ctx context.Context, key string, service *corev1.Service, page lbState) error {
+func (c *Controller) check(ctx context.Context, key string, service *corev1.Service, lb lbState) error {
 	status, exists, err := c.cloud.get(ctx, service)
 	logger := klog.FromContext(ctx).WithValues("service", key)
-	page.check = after(c.clock.Now(), c.config.Options.DriftPeriod)
+	lb.check = after(c.clock.Now(), c.config.Options.DriftPeriod)
 	result := "in_line"
 	switch {
 	case isFinal(ctx, err):
@@ -167,27 +167,27 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 	case err != nil:
 		result = "error"
 		logger.V(1).Info("Looking at the load balancer failed", "err", err)
-	case !exists && page.notFound >= maxNotFound:
+	case !exists && lb.notFound >= maxNotFound:
 		result = "not_found"
-		recordNotFound(c.recorder, service, page.notFound)
-		page.notFound++
+		recordNotFound(c.recorder, service, lb.notFound)
+		lb.notFound++
 	case !exists:
-		result, page.spec = "gone", ""
-		page.notFound++
+		result, lb.spec = "gone", ""
+		lb.notFound++
 		logger.Info("The load balancer is gone from the cloud; it is made again")
-	case len(status.Ingress) > 0 && !hasSameAddresses(status, page.stored) &&
-		(page.seen == nil || !hasSameAddresses(status, page.seen)):
+	case len(status.Ingress) > 0 && !hasSameAddresses(status, lb.stored) &&
+		(lb.seen == nil || !hasSameAddresses(status, lb.seen)):
 		// A provider whose two answers never agree is believed once: what it said is remembered below, and ensuring is not
 		// repeated for it.
-		result, page.spec = "moved", ""
+		result, lb.spec = "moved", ""
 		logger.Info("The load balancer is not at its address any more; it is ensured", "addresses", status.Ingress)
 	}
 	if err == nil && exists {
-		page.seen, page.notFound = status, 0
+		lb.seen, lb.notFound = status, 0
 	}
 	driftChecks.WithLabelValues(result).Inc()
-	c.book.putLBState(key, page)
-	if page.spec == "" {
+	c.store.putLBState(key, lb)
+	if lb.spec == "" {
 		return c.sync(ctx, key)
 	}
 	return nil
@@ -331,7 +331,7 @@ type operation int
 
 const (
 	opNone    operation = iota
-	opOrphan            // its Service is gone, and it stays; see judge
+	opOrphan            // its Service is gone, and it stays; see chooseOperation
 	opDelete            // its Service is gone, and it was being made or deleted
 	opReplace           // its Service was deleted and made again by the same name: it goes, and another comes
 	opCleanup           // its Service wants it no more
@@ -342,11 +342,11 @@ const (
 	opCheck             // it is looked at
 )
 
-// facts are what judge looks at.
+// facts are what chooseOperation looks at.
 type facts struct {
 	service *corev1.Service // nil when it is gone
-	known   bool            // whether there is a page
-	page    lbState
+	known   bool            // whether there is a state
+	lb      lbState
 	view    *view
 	now     time.Time
 }
@@ -360,7 +360,7 @@ func chooseOperation(f facts) operation {
 	switch {
 	case f.service == nil:
 		return judgeGone(f)
-	case f.known && f.page.uid != f.service.UID:
+	case f.known && f.lb.uid != f.service.UID:
 		return opReplace
 	case needsCleanup(f.service), !wantsLoadBalancer(f.service) && f.known:
 		return opCleanup
@@ -372,28 +372,28 @@ func chooseOperation(f facts) operation {
 
 func judgeGone(f facts) operation {
 	switch {
-	case !f.known, f.page.gone:
+	case !f.known, f.lb.gone:
 		return opNone
-	case f.page.cleaning, f.page.tried && !f.page.isInSync(): // what it has in the cloud is not what anybody wants to keep
+	case f.lb.cleaning, f.lb.tried && !f.lb.isInSync(): // what it has in the cloud is not what anybody wants to keep
 		return opDelete
 	}
 	return opOrphan
 }
 
 func judgeWanted(f facts) operation {
-	page := f.page
+	lb := f.lb
 	switch {
-	case page.spec != specPrint(f.service) || page.cleaning || page.gone: // a page that is not known has no fingerprint
+	case lb.spec != specPrint(f.service) || lb.cleaning || lb.gone: // a state that is not known has no fingerprint
 		return opEnsure
-	case page.implementedElsewhere:
+	case lb.implementedElsewhere:
 		return opNone
-	case f.view.needsUpdate(page.members):
+	case f.view.needsUpdate(lb.members):
 		return opUpdate
-	case page.stored == nil, deviates(f.service, page):
+	case lb.stored == nil, deviates(f.service, lb):
 		return opStatus
-	case isDue(page.resync, f.now):
+	case isDue(lb.resync, f.now):
 		return opResync
-	case isDue(page.check, f.now):
+	case isDue(lb.check, f.now):
 		return opCheck
 	}
 	return opNone
@@ -401,18 +401,18 @@ func judgeWanted(f facts) operation {
 
 // deviates is whether a Service's status is not what this process wrote. A cache that has not seen the write yet shows
 // nothing.
-func deviates(service *corev1.Service, page lbState) bool {
-	return page.stored != nil && !isOlderVersion(service.ResourceVersion, page.version) &&
-		!isSameStatus(&service.Status.LoadBalancer, page.stored)
+func deviates(service *corev1.Service, lb lbState) bool {
+	return lb.stored != nil && !isOlderVersion(service.ResourceVersion, lb.version) &&
+		!isSameStatus(&service.Status.LoadBalancer, lb.stored)
 }
 
 // isRelevantUpdate reports whether a changed Service is worth looking at. Others must not be: a look at one that failed
 // would not wait for its back-off.
-func isRelevantUpdate(before, now *corev1.Service, known bool, page lbState) bool {
+func isRelevantUpdate(before, now *corev1.Service, known bool, lb lbState) bool {
 	return before.UID != now.UID ||
 		needsUpdate(before, now) ||
 		needsCleanup(now) && !needsCleanup(before) ||
-		known && page.spec != "" && !page.implementedElsewhere && wantsLoadBalancer(now) && deviates(now, page)
+		known && lb.spec != "" && !lb.implementedElsewhere && wantsLoadBalancer(now) && deviates(now, lb)
 }
 
 // repairDelay is how long a status that another client keeps changing is left alone. Two writers that do not agree must

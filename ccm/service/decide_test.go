@@ -97,7 +97,7 @@ func TestAResyncThatFailsIsToldAndTriedAgain(t *testing.T) {
 		if got := w.took().Events[0]; got != "Warning SyncLoadBalancerFailed web" {
 			t.Errorf("the first event is %q", got)
 		}
-		if page, _ := r.controller.book.get("default/web"); page.isInSync() {
+		if lb, _ := r.controller.store.get("default/web"); lb.isInSync() {
 			t.Error("it counts as being in line")
 		}
 		d, err := r.controller.state.read(context.Background())

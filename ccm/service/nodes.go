@@ -175,14 +175,14 @@ func earlier(a, b time.Time) time.Time {
 // batcher calls back when a batch is due.
 type batcher struct {
 	clock clock.WithTicker
-	poke  chan struct{}
+	wake  chan struct{}
 
 	mu    sync.Mutex
 	state batching
 }
 
 func newBatcher(clock clock.WithTicker, window, interval time.Duration) *batcher {
-	return &batcher{clock: clock, poke: make(chan struct{}, 1), state: batching{window: window, interval: interval}}
+	return &batcher{clock: clock, wake: make(chan struct{}, 1), state: batching{window: window, interval: interval}}
 }
 
 // noteEvent takes what an event means for load balancers, and whether the node is on its way to be a member.
@@ -196,7 +196,7 @@ func (b *batcher) noteEvent(name string, coming bool, what change) {
 		return
 	}
 	select {
-	case b.poke <- struct{}{}:
+	case b.wake <- struct{}{}:
 	default: // it has been told and has not looked yet
 	}
 }
@@ -212,7 +212,7 @@ func (b *batcher) run(ctx context.Context, give func()) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-b.poke:
+		case <-b.wake:
 		case <-due:
 		}
 		if timer != nil {
@@ -250,7 +250,7 @@ func (c *Controller) giveBatches(ctx, calls context.Context) {
 		}
 		c.batches.Add(1)
 		v := c.nodes.view()
-		keys := c.book.lacking(v)
+		keys := c.store.lacking(v)
 		c.rounds.beginRound(keys, c.clock.Now())
 		c.state.withdraw(calls, keys...) // all at once: one write, and not one for each
 		for _, key := range keys {
@@ -352,8 +352,8 @@ func (c *Controller) serviceUpdated(before, now any) {
 	if !ok1 || !ok2 || !c.running.Load() {
 		return
 	}
-	page, known := c.book.get(keyOf(is))
-	if isRelevantUpdate(was, is, known, page) {
+	lb, known := c.store.get(keyOf(is))
+	if isRelevantUpdate(was, is, known, lb) {
 		c.queue.Add(keyOf(is))
 	}
 }
@@ -364,7 +364,7 @@ func (c *Controller) serviceDeleted(last any) {
 		return
 	}
 	// One that fails is in its back-off, and is looked at when that is over.
-	if page, known := c.book.get(key); known && (page.isInSync() || !page.tried) {
+	if lb, known := c.store.get(key); known && (lb.isInSync() || !lb.tried) {
 		c.queue.Add(key)
 	}
 }

@@ -196,8 +196,8 @@ func TestNodesAreSharedByTheLoadBalancersThatHaveThem(t *testing.T) {
 		w.settle(time.Second)
 		w.changeService("s0", withPort(81))
 		w.settle(time.Second)
-		a, _ := r.controller.book.get("default/s0")
-		b, _ := r.controller.book.get("default/s1")
+		a, _ := r.controller.store.get("default/s0")
+		b, _ := r.controller.store.get("default/s1")
 		if a.members == nil || a.members != b.members {
 			t.Error("two load balancers with the same members keep them twice")
 		}

@@ -23,32 +23,32 @@ func (w *world) forcedAway(name string) {
 }
 
 // manyOrphans are as many more load balancers without a Service as are remembered.
-func manyOrphans(book *store) {
+func manyOrphans(known *store) {
 	for i := range maxOrphans {
 		name := fmt.Sprintf("gone%04d", i)
-		book.orphan("default/"+name, lbState{uid: types.UID(name), service: service(name), spec: "s", tried: true})
+		known.orphan("default/"+name, lbState{uid: types.UID(name), service: service(name), spec: "s", tried: true})
 	}
 }
 
 func TestOfServicesThatAreGoneABoundedNumberIsRemembered(t *testing.T) {
-	book := newBook()
-	book.putLBState("default/web", lbState{uid: "web", service: service("web"), spec: "s"})
-	book.orphan("default/first", lbState{uid: "first", service: service("first"), spec: "s"})
-	book.orphan("default/back", lbState{uid: "back", service: service("back"), spec: "s"})
-	book.putLBState("default/back", lbState{uid: "back", service: service("back"), spec: "s"}) // it was only not seen for a while
-	manyOrphans(book)
-	known := func(name string) bool { _, ok := book.get("default/" + name); return ok }
-	if len(book.pages) != maxOrphans+2 || len(book.orphans) != maxOrphans || known("first") {
-		t.Errorf("%d pages and %d orphans, the oldest is known: %t", len(book.pages), len(book.orphans), known("first"))
+	known := newStore()
+	known.putLBState("default/web", lbState{uid: "web", service: service("web"), spec: "s"})
+	known.orphan("default/first", lbState{uid: "first", service: service("first"), spec: "s"})
+	known.orphan("default/back", lbState{uid: "back", service: service("back"), spec: "s"})
+	known.putLBState("default/back", lbState{uid: "back", service: service("back"), spec: "s"}) // it was only not seen for a while
+	manyOrphans(known)
+	isKnown := func(name string) bool { _, ok := known.get("default/" + name); return ok }
+	if len(known.states) != maxOrphans+2 || len(known.orphans) != maxOrphans || isKnown("first") {
+		t.Errorf("%d states and %d orphans, the oldest is known: %t", len(known.states), len(known.orphans), isKnown("first"))
 	}
 	for _, name := range []string{"web", "back", "gone0000", "gone0999"} {
-		if !known(name) {
+		if !isKnown(name) {
 			t.Errorf("%s is forgotten", name)
 		}
 	}
-	book.dropLBState("default/gone0500")
-	if len(book.orphans) != maxOrphans-1 || known("gone0500") {
-		t.Errorf("%d orphans after one was dropped", len(book.orphans))
+	known.dropLBState("default/gone0500")
+	if len(known.orphans) != maxOrphans-1 || isKnown("gone0500") {
+		t.Errorf("%d orphans after one was dropped", len(known.orphans))
 	}
 }
 
@@ -65,15 +65,15 @@ func TestOfAServiceThatIsGoneOnlyWhatDeletionNeedsIsKept(t *testing.T) {
 		w.settle(time.Second)
 		w.forcedAway("web")
 		w.forcedAway("huge")
-		page, ok := r.controller.book.get("default/web")
-		if !ok || !page.gone || page.service.Size() > maxOrphanBytes || page.members != nil || page.status != nil || page.stored != nil {
-			t.Errorf("of the Service %d bytes are kept (%t): %+v", page.service.Size(), ok, page)
+		lb, ok := r.controller.store.get("default/web")
+		if !ok || !lb.gone || lb.service.Size() > maxOrphanBytes || lb.members != nil || lb.status != nil || lb.stored != nil {
+			t.Errorf("of the Service %d bytes are kept (%t): %+v", lb.service.Size(), ok, lb)
 		}
-		if diff := cmp.Diff(annotations, page.service.Annotations); diff != "" || page.service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		if diff := cmp.Diff(annotations, lb.service.Annotations); diff != "" || lb.service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 			t.Errorf("what says how the load balancer was made (-want +got):\n%s", diff)
 		}
-		if page, ok := r.controller.book.get("default/huge"); ok {
-			t.Errorf("%d bytes of a huge Service are kept", page.service.Size())
+		if lb, ok := r.controller.store.get("default/huge"); ok {
+			t.Errorf("%d bytes of a huge Service are kept", lb.service.Size())
 		}
 		w.took()
 		w.add(service("web", withUID("new"))) // which takes the name
@@ -102,7 +102,7 @@ func TestADeletionThatHasBegunIsNotForgottenForOrphansOrForTheNextService(t *tes
 				}
 				w.add(service("web", withUID("new")))
 				w.settle(time.Second)
-				manyOrphans(r.controller.book)
+				manyOrphans(r.controller.store)
 				w.deleteService("web") // the second, which has no load balancer yet
 				w.settle(time.Minute)
 				w.cloud.on(nil)

@@ -26,7 +26,7 @@ import (
 
 const (
 	stateNowhere = "none"
-	unled        = "none" // the lease of a fence without one
+	noLease      = "none" // the lease of a fence without one
 	stateKey     = "state.json.gz"
 	// stateDelay gathers what becomes in line, so that many load balancers that are made together cost few writes.
 	stateDelay = 3 * time.Second
@@ -50,7 +50,7 @@ type state struct {
 	name        string
 	clock       clock.WithTicker
 	environment string
-	poke        chan struct{}
+	wake        chan struct{}
 
 	mu        sync.Mutex
 	entries   map[string]entry
@@ -84,7 +84,7 @@ func newState(config Config) *state {
 			provider,
 			config.ClusterName,
 		}),
-		poke:      make(chan struct{}, 1),
+		wake:      make(chan struct{}, 1),
 		entries:   map[string]entry{},
 		persisted: map[string]bool{},
 	}
@@ -157,7 +157,7 @@ func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entr
 	if s.client == nil {
 		return nil
 	}
-	if fence.Lease() == unled {
+	if fence.Lease() == noLease {
 		s.turnOff() // it is unknown who acts between two processes, so no process would believe it
 		return nil
 	}
@@ -233,7 +233,7 @@ func (s *state) dropEntry(key string) {
 func (s *state) markChanged() {
 	s.changes++
 	select {
-	case s.poke <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default: // it has been told and has not looked yet
 	}
 }
@@ -263,7 +263,7 @@ func (s *state) run(ctx, calls context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.poke:
+		case <-s.wake:
 		}
 		for delay := stateDelay; delay > 0; {
 			timer := s.clock.NewTimer(delay)
@@ -404,12 +404,12 @@ func withData(of *corev1.ConfigMap, data []byte) *corev1.ConfigMap {
 	return out
 }
 
-// prune forgets what was noted of load balancers that the book does not have in line.
+// prune forgets what was noted of load balancers that the store does not have in line.
 func (s *state) prune(k *store) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.entries {
-		if page, ok := k.get(key); !ok || page.spec == "" {
+		if lb, ok := k.get(key); !ok || lb.spec == "" {
 			delete(s.entries, key)
 			s.changes++ // it is written with what comes next: an entry without a Service is not believed anyway
 		}

@@ -61,12 +61,12 @@ func (c *Controller) release(ctx context.Context, service *corev1.Service) error
 }
 
 // writeStatus writes what the provider said of a load balancer, unless the Service says so already.
-func (c *Controller) writeStatus(ctx context.Context, key string, service *corev1.Service, page lbState) error {
+func (c *Controller) writeStatus(ctx context.Context, key string, service *corev1.Service, lb lbState) error {
 	if latest, err := c.lookUp(key); err == nil && latest != nil && latest.UID == service.UID {
 		service = latest // the call may have taken minutes
 	}
-	if !isSameStatus(&service.Status.LoadBalancer, page.status) {
-		written, err := c.patch(ctx, service, func(s *corev1.Service) { s.Status.LoadBalancer = *page.status.DeepCopy() })
+	if !isSameStatus(&service.Status.LoadBalancer, lb.status) {
+		written, err := c.patch(ctx, service, func(s *corev1.Service) { s.Status.LoadBalancer = *lb.status.DeepCopy() })
 		if apierrors.IsNotFound(err) { // it went, and its event is passed over while its load balancer is worked on
 			c.queue.AddAfter(key, minRetryDelay)
 			return nil
@@ -77,36 +77,36 @@ func (c *Controller) writeStatus(ctx context.Context, key string, service *corev
 		service = written
 	}
 	// What the API server made of it counts from here on: an old one drops fields that it does not know.
-	page.stored, page.version = &service.Status.LoadBalancer, service.ResourceVersion
-	c.book.putLBState(key, page)
-	c.noteInSync(key, page)
+	lb.stored, lb.version = &service.Status.LoadBalancer, service.ResourceVersion
+	c.store.putLBState(key, lb)
+	c.noteInSync(key, lb)
 	return nil
 }
 
 // repairStatus writes a status that could not be written, or that another client has changed since.
-func (c *Controller) repairStatus(ctx context.Context, key string, service *corev1.Service, page lbState) error {
-	if page.stored == nil {
-		return c.writeStatus(ctx, key, service, page)
+func (c *Controller) repairStatus(ctx context.Context, key string, service *corev1.Service, lb lbState) error {
+	if lb.stored == nil {
+		return c.writeStatus(ctx, key, service, lb)
 	}
 	now := c.clock.Now()
-	if now.Sub(page.repaired) > 2*maxRetryDelay {
-		page.repairs = 0
+	if now.Sub(lb.repaired) > 2*maxRetryDelay {
+		lb.repairs = 0
 	}
-	if wait := page.repaired.Add(repairDelay(page.repairs)).Sub(now); page.repairs > 0 && wait > 0 {
+	if wait := lb.repaired.Add(repairDelay(lb.repairs)).Sub(now); lb.repairs > 0 && wait > 0 {
 		c.queue.AddAfter(key, wait)
 		return nil
 	}
-	page.repairs++
-	page.repaired = now
-	page.status = page.stored
+	lb.repairs++
+	lb.repaired = now
+	lb.status = lb.stored
 	statusRepairs.Inc()
-	return c.writeStatus(ctx, key, service, page)
+	return c.writeStatus(ctx, key, service, lb)
 }
 
 // noteInSync tells the next leader that a load balancer is in line.
-func (c *Controller) noteInSync(key string, page lbState) {
-	if page.isInSync() && !page.implementedElsewhere && !page.gone {
-		c.state.putEntry(key, entry{Print: c.state.print(page.spec, page.stored), members: page.members.hash})
+func (c *Controller) noteInSync(key string, lb lbState) {
+	if lb.isInSync() && !lb.implementedElsewhere && !lb.gone {
+		c.state.putEntry(key, entry{Print: c.state.print(lb.spec, lb.stored), members: lb.members.hash})
 	}
 }
 

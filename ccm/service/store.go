@@ -38,7 +38,7 @@ type lbState struct {
 
 	tried    bool // ensuring it has begun in this process
 	cleaning bool // deleting has begun
-	gone     bool // the Service is gone and its load balancer was left alone, see judge
+	gone     bool // the Service is gone and its load balancer was left alone, see chooseOperation
 	// asked is that the provider's last answer was to ask for another try. The events of the first try say all that those
 	// of the others would, which may come each second.
 	asked bool
@@ -59,11 +59,11 @@ func (b lbState) isInSync() bool {
 func (b lbState) isMade() bool { return b.tried || b.spec != "" }
 
 // store is what this process knows of all load balancers, by the keys of their Services. Only the one worker that has a
-// key changes its page.
+// key changes its state.
 type store struct {
 	mu      sync.Mutex
-	pages   map[string]lbState
-	orphans []string // keys of the pages without a Service whose load balancers are left alone, the oldest first
+	states  map[string]lbState
+	orphans []string // keys of the states without a Service whose load balancers are left alone, the oldest first
 	pending int
 }
 
@@ -74,12 +74,12 @@ const (
 	maxOrphanBytes = 16 << 10
 )
 
-func newBook() *store { return &store{pages: map[string]lbState{}} }
+func newStore() *store { return &store{states: map[string]lbState{}} }
 
 func (k *store) get(key string) (lbState, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	b, ok := k.pages[key]
+	b, ok := k.states[key]
 	return b, ok
 }
 
@@ -87,7 +87,7 @@ func (k *store) putLBState(key string, b lbState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.remove(key)
-	k.pages[key] = b
+	k.states[key] = b
 	k.count(key, 1)
 	if !b.gone {
 		return
@@ -105,25 +105,25 @@ func (k *store) dropLBState(key string) {
 
 func (k *store) remove(key string) {
 	k.count(key, -1)
-	if k.pages[key].gone {
+	if k.states[key].gone {
 		k.orphans = slices.DeleteFunc(k.orphans, func(orphan string) bool { return orphan == key })
 	}
-	delete(k.pages, key)
+	delete(k.states, key)
 }
 
 // orphan remembers a load balancer that is left alone, as a user wants who removes the finalizer of its Service. If a
 // Service of that name comes, it is deleted, by what is kept of the old one. One that is not remembered stays in the
 // cloud then, as it does after a restart of the process.
-func (k *store) orphan(key string, page lbState) {
+func (k *store) orphan(key string, lb lbState) {
 	kept := lbState{
-		uid:                  page.uid,
-		service:              remains(page.service),
-		spec:                 page.spec,
-		implementedElsewhere: page.implementedElsewhere,
-		tried:                page.tried,
+		uid:                  lb.uid,
+		service:              remains(lb.service),
+		spec:                 lb.spec,
+		implementedElsewhere: lb.implementedElsewhere,
+		tried:                lb.tried,
 		gone:                 true,
 	}
-	if !page.isMade() || kept.service.Size() > maxOrphanBytes {
+	if !lb.isMade() || kept.service.Size() > maxOrphanBytes {
 		k.dropLBState(key) // without all annotations the provider could delete something else
 		return
 	}
@@ -139,7 +139,7 @@ func remains(service *corev1.Service) *corev1.Service {
 }
 
 func (k *store) count(key string, by int) {
-	if b, ok := k.pages[key]; ok && !b.isInSync() {
+	if b, ok := k.states[key]; ok && !b.isInSync() {
 		k.pending += by
 		pendingServices.Set(float64(k.pending))
 	}
@@ -150,7 +150,7 @@ func (k *store) lacking(v *view) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var keys []string
-	for key, b := range k.pages {
+	for key, b := range k.states {
 		if b.spec != "" && !b.implementedElsewhere && !b.gone && v.needsUpdate(b.members) {
 			keys = append(keys, key)
 		}
@@ -276,10 +276,10 @@ func pack(d document) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// noteAsked notes on a page whether the provider asks for another try.
+// noteAsked notes on a state whether the provider asks for another try.
 func (k *store) noteAsked(key string, asked bool) {
-	if page, known := k.get(key); known && page.asked != asked {
-		page.asked = asked
-		k.putLBState(key, page)
+	if lb, known := k.get(key); known && lb.asked != asked {
+		lb.asked = asked
+		k.putLBState(key, lb)
 	}
 }

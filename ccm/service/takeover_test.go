@@ -81,8 +81,8 @@ func TestTakingOverUnchangedServicesCallsNothing(t *testing.T) {
 				w.took()
 
 				second := w.start()
-				if second.controller.book.pending != 0 {
-					t.Errorf("%d Services are pending right after the takeover", second.controller.book.pending)
+				if second.controller.store.pending != 0 {
+					t.Errorf("%d Services are pending right after the takeover", second.controller.store.pending)
 				}
 				w.settle(29 * time.Second)
 				w.want(activity{})

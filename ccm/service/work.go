@@ -88,7 +88,7 @@ func (c *Controller) requeue(ctx context.Context, key string, err error) {
 type task struct {
 	op      operation
 	service *corev1.Service // nil when it is gone
-	page    lbState
+	lb      lbState
 }
 
 // isLeaving reports whether a load balancer is to be deleted, and not made, kept or left alone.
@@ -99,11 +99,11 @@ func (c *Controller) nextFor(key string) (task, error) {
 	if err != nil {
 		return task{}, err
 	}
-	page, known := c.book.get(key)
+	lb, known := c.store.get(key)
 	op := chooseOperation(
-		facts{service: service, known: known, page: page, view: c.nodes.view(), now: c.clock.Now()},
+		facts{service: service, known: known, lb: lb, view: c.nodes.view(), now: c.clock.Now()},
 	)
-	return task{op, service, page}, nil
+	return task{op, service, lb}, nil
 }
 
 // sync does what one Service's load balancer needs.
@@ -112,33 +112,33 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	service, page := next.service, next.page
+	service, lb := next.service, next.lb
 	switch next.op {
 	case opOrphan:
-		c.book.orphan(key, page)
+		c.store.orphan(key, lb)
 		c.state.dropEntry(key)
 	case opDelete:
-		return c.removeGone(ctx, key, page)
+		return c.removeGone(ctx, key, lb)
 	case opReplace:
-		if err := c.removeGone(ctx, key, page); err != nil {
+		if err := c.removeGone(ctx, key, lb); err != nil {
 			return err
 		}
 		return c.sync(ctx, key)
 	case opCleanup:
-		return c.recordOutcome(ctx, key, service, page, c.cleanup(ctx, key, service, page))
+		return c.recordOutcome(ctx, key, service, lb, c.cleanup(ctx, key, service, lb))
 	case opEnsure:
-		if !page.asked {
+		if !lb.asked {
 			c.recorder.Event(service, corev1.EventTypeNormal, reasonEnsuring, "Ensuring load balancer")
 		}
-		return c.recordOutcome(ctx, key, service, page, c.ensure(ctx, key, service, page))
+		return c.recordOutcome(ctx, key, service, lb, c.ensure(ctx, key, service, lb))
 	case opUpdate:
-		return c.update(ctx, key, service, page)
+		return c.update(ctx, key, service, lb)
 	case opStatus:
-		return c.recordFailure(ctx, service, c.repairStatus(ctx, key, service, page))
+		return c.recordFailure(ctx, service, c.repairStatus(ctx, key, service, lb))
 	case opResync:
-		return c.recordFailure(ctx, service, c.resync(ctx, key, service, page))
+		return c.recordFailure(ctx, service, c.resync(ctx, key, service, lb))
 	case opCheck:
-		return c.check(ctx, key, service, page)
+		return c.check(ctx, key, service, lb)
 	case opNone:
 	}
 	return nil
@@ -174,7 +174,7 @@ func (c *Controller) recordOutcome(
 	before lbState,
 	err error,
 ) error {
-	c.book.noteAsked(key, asksForAnother(err))
+	c.store.noteAsked(key, asksForAnother(err))
 	if before.asked && asksForAnother(err) {
 		return err
 	}
@@ -186,26 +186,26 @@ func asksForAnother(err error) bool {
 	return errors.As(err, &retry)
 }
 
-// ensure makes the load balancer follow its Service. The page says from the start that it may not: what fails half-way
+// ensure makes the load balancer follow its Service. The state says from the start that it may not: what fails half-way
 // is ensured again.
-func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Service, page lbState) error {
-	page.uid = service.UID
-	page.service = service
-	page.spec = ""
-	page.implementedElsewhere = false
-	page.tried = true
-	page.cleaning = false
-	page.gone = false
-	c.book.putLBState(key, page)
+func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Service, lb lbState) error {
+	lb.uid = service.UID
+	lb.service = service
+	lb.spec = ""
+	lb.implementedElsewhere = false
+	lb.tried = true
+	lb.cleaning = false
+	lb.gone = false
+	c.store.putLBState(key, lb)
 	c.state.withdraw(ctx, key)
 	if err := c.addFinalizer(ctx, service); err != nil {
 		return fmt.Errorf("failed to add load balancer cleanup finalizer: %w", err)
 	}
-	return c.ensured(ctx, key, service, page, false)
+	return c.ensured(ctx, key, service, lb, false)
 }
 
 // ensured calls the provider and writes the status. A quiet one makes no event when nothing goes wrong.
-func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Service, page lbState, quiet bool) error {
+func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Service, lb lbState, quiet bool) error {
 	batch := c.batches.Load()
 	nodes, v, err := c.nodes.members()
 	if err != nil {
@@ -218,29 +218,29 @@ func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Se
 	if err != nil && !isElsewhere(err) {
 		return fmt.Errorf("failed to ensure load balancer: %w", err)
 	}
-	page.service, page.spec, page.members = service, specPrint(service), v.set
+	lb.service, lb.spec, lb.members = service, specPrint(service), v.set
 	if isElsewhere(err) {
 		klog.FromContext(ctx).V(4).Info("Another controller implements the load balancer", "service", key)
-		page.implementedElsewhere, page.status, page.stored, page.seen = true, nil, nil, nil
-		c.book.putLBState(key, page)
+		lb.implementedElsewhere, lb.status, lb.stored, lb.seen = true, nil, nil, nil
+		c.store.putLBState(key, lb)
 		return nil
 	}
-	c.schedule(&page)
-	if page.status == nil || !hasSameAddresses(status, page.status) {
-		page.notFound = 0 // ensuring it has changed something
+	c.schedule(&lb)
+	if lb.status == nil || !hasSameAddresses(status, lb.status) {
+		lb.notFound = 0 // ensuring it has changed something
 	}
-	page.status, page.stored = status, nil
-	c.book.putLBState(key, page)
+	lb.status, lb.stored = status, nil
+	c.store.putLBState(key, lb)
 	if !quiet {
 		c.recorder.Event(service, corev1.EventTypeNormal, reasonEnsured, "Ensured load balancer")
 	}
-	c.catchUp(key, page, batch)
-	return c.writeStatus(ctx, key, service, page)
+	c.catchUp(key, lb, batch)
+	return c.writeStatus(ctx, key, service, lb)
 }
 
 // update gives the load balancer the members of now. One that does not exist any more or fails is ensured at once,
 // unless the provider asks for time.
-func (c *Controller) update(ctx context.Context, key string, service *corev1.Service, page lbState) error {
+func (c *Controller) update(ctx context.Context, key string, service *corev1.Service, lb lbState) error {
 	batch := c.batches.Load()
 	nodes, v, err := c.nodes.members()
 	if err != nil {
@@ -255,12 +255,12 @@ func (c *Controller) update(ctx context.Context, key string, service *corev1.Ser
 		c.recorder.Event(service, corev1.EventTypeNormal, reasonUpdated, "Updated load balancer with new hosts")
 	case isElsewhere(err):
 	default:
-		return c.notUpdated(ctx, key, service, page, nodes, err)
+		return c.notUpdated(ctx, key, service, lb, nodes, err)
 	}
-	page.members = v.set
-	c.book.putLBState(key, page)
-	c.noteInSync(key, page)
-	c.catchUp(key, page, batch)
+	lb.members = v.set
+	c.store.putLBState(key, lb)
+	c.noteInSync(key, lb)
+	c.catchUp(key, lb, batch)
 	return nil
 }
 
@@ -268,12 +268,12 @@ func (c *Controller) notUpdated(
 	ctx context.Context,
 	key string,
 	service *corev1.Service,
-	page lbState,
+	lb lbState,
 	nodes []*corev1.Node,
 	err error,
 ) error {
-	page.spec = ""
-	c.book.putLBState(key, page)
+	lb.spec = ""
+	c.store.putLBState(key, lb)
 	if isFinal(ctx, err) {
 		return err
 	}
@@ -301,23 +301,23 @@ func (c *Controller) notUpdated(
 }
 
 // catchUp enqueues a load balancer that was being worked on while a batch of nodes was given, and was passed over.
-func (c *Controller) catchUp(key string, page lbState, batch uint64) {
-	if c.batches.Load() != batch && c.nodes.view().needsUpdate(page.members) {
+func (c *Controller) catchUp(key string, lb lbState, batch uint64) {
+	if c.batches.Load() != batch && c.nodes.view().needsUpdate(lb.members) {
 		c.queue.Add(key)
 	}
 }
 
 // cleanup deletes the load balancer of a Service that wants it no more, and then lets the Service go.
-func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Service, page lbState) error {
-	page.uid, page.service, page.spec, page.stored, page.cleaning, page.gone = service.UID, service, "", nil, true, false
-	c.book.putLBState(key, page)
+func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Service, lb lbState) error {
+	lb.uid, lb.service, lb.spec, lb.stored, lb.cleaning, lb.gone = service.UID, service, "", nil, true, false
+	c.store.putLBState(key, lb)
 	_, exists, err := c.cloud.get(ctx, service)
 	if err != nil && !isElsewhere(err) {
 		return fmt.Errorf("failed to check if load balancer exists before cleanup: %w", err)
 	}
 	c.state.withdraw(ctx, key)
 	if exists {
-		if !page.asked {
+		if !lb.asked {
 			c.recorder.Event(service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
 		}
 		if err := c.cloud.remove(ctx, service); err != nil {
@@ -328,32 +328,32 @@ func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Se
 		return fmt.Errorf("failed to remove load balancer cleanup finalizer: %w", err)
 	}
 	c.recorder.Event(service, corev1.EventTypeNormal, reasonDeleted, "Deleted load balancer")
-	c.book.dropLBState(key)
+	c.store.dropLBState(key)
 	return nil
 }
 
-// removeGone deletes the load balancer of a Service that is no longer there. The page says from the start that it goes.
-// So it is neither left alone nor forgotten, whatever becomes of the next Service of that name.
-func (c *Controller) removeGone(ctx context.Context, key string, page lbState) error {
-	if !page.isMade() {
-		c.book.dropLBState(key)
+// removeGone deletes the load balancer of a Service that is no longer there. The state says from the start that it
+// goes. So it is neither left alone nor forgotten, whatever becomes of the next Service of that name.
+func (c *Controller) removeGone(ctx context.Context, key string, lb lbState) error {
+	if !lb.isMade() {
+		c.store.dropLBState(key)
 		return nil
 	}
-	page.cleaning, page.gone = true, false
-	c.book.putLBState(key, page)
+	lb.cleaning, lb.gone = true, false
+	c.store.putLBState(key, lb)
 	c.state.withdraw(ctx, key)
-	if !page.asked {
-		c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
+	if !lb.asked {
+		c.recorder.Event(lb.service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
 	}
-	if err := c.cloud.remove(ctx, page.service); err != nil {
-		c.book.noteAsked(key, asksForAnother(err))
-		if !isFinal(ctx, err) && !(page.asked && asksForAnother(err)) {
-			c.recorder.Eventf(page.service, corev1.EventTypeWarning, reasonDeleteFailed, "Error deleting load balancer: %v", err)
+	if err := c.cloud.remove(ctx, lb.service); err != nil {
+		c.store.noteAsked(key, asksForAnother(err))
+		if !isFinal(ctx, err) && !(lb.asked && asksForAnother(err)) {
+			c.recorder.Eventf(lb.service, corev1.EventTypeWarning, reasonDeleteFailed, "Error deleting load balancer: %v", err)
 		}
 		return fmt.Errorf("deleting the load balancer of service %q, which is gone: %w", key, err)
 	}
-	c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleted, "Deleted load balancer")
-	c.book.dropLBState(key)
+	c.recorder.Event(lb.service, corev1.EventTypeNormal, reasonDeleted, "Deleted load balancer")
+	c.store.dropLBState(key)
 	return nil
 }
 

@@ -104,7 +104,7 @@ func TestTheMetricsPageIsWhatTheRegistryServes(t *testing.T) {
 		}
 	}
 	b.WriteString(
-		"\nBeside these there are the Go runtime's (`go_*`), the process's (`process_*`) and some of the API server's libraries, which are never set. `/metrics/slis` has the health checks as series.\n",
+		"\nNext to these there are the Go runtime's (`go_*`), the process's (`process_*`) and some of the API server's libraries, which are never set. `/metrics/slis` has the health checks as series.\n",
 	)
 	hold(t, metricsPage, b.String())
 }

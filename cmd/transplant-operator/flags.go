@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/fleet/certs"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
@@ -246,7 +247,8 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 		&f.images,
 		"ccm-image",
 		f.images,
-		"image of the cloud-controller-manager by provider (aws, azure, gce, openstack, vsphere), as aws=IMAGE; aws=official is the one that the provider's makers publish for each cluster's minor version, and aws=ours, openstack=ours or vsphere=ours is this project's; without it AWS gets ours where it is proven, other providers the official one",
+		"image of the cloud-controller-manager by provider (aws, azure, gce, openstack, vsphere), as aws=IMAGE; aws=official is the one that the provider's makers publish for each cluster's minor version, and PROVIDER=ours is this project's, for "+
+			cloudprovider.Enumerate("or", cloudprovider.OwnProviders())+"; without it AWS gets ours where it is proven, other providers the official one",
 	)
 	s.StringVar(
 		&f.vSphereCSI,

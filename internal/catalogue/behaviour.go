@@ -40,7 +40,7 @@ const ProviderIDRequired = 30
 // ServiceLoop is how the service loop of a minor, in-tree or external, chooses the members of load balancers.
 type ServiceLoop struct {
 	// KeepsNotReady reports whether a node that is not ready stays a member, and leaves it to the load balancer's health
-	// checks. Before, such a node was taken out of those whose Service has externalTrafficPolicy Cluster.
+	// checks. Before, such a node was removed from those whose Service has externalTrafficPolicy Cluster.
 	KeepsNotReady bool
 	// ReadsExclusion reports whether the label node.kubernetes.io/exclude-from-external-load-balancers excludes a node by
 	// its value; before, by being there.

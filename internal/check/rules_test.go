@@ -183,7 +183,7 @@ var accessRules = []ruleCase{
 		change: func(s *v1.Snapshot) { announced(s, "10.9.9.9"); s.Hosts[0].Name, s.Nodes[0].Name = "cp-1", "cp-1" },
 	},
 	{
-		name: "the addresses of the real hosts were taken out of their Nodes", code: "HOST-001", want: fails,
+		name: "the addresses of the real hosts were removed from their Nodes", code: "HOST-001", want: fails,
 		says: []string{"no Node has an address that the API servers announce (10.0.0.2, 10.0.0.3)"},
 		change: func(s *v1.Snapshot) {
 			announced(s, "10.0.0.2", "10.0.0.3")

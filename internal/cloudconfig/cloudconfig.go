@@ -76,8 +76,8 @@ func Derive(provider string, in []byte) (Derived, error) {
 	return d, nil
 }
 
-// Describe tells what a provider's cloud config says. An error means that the file cannot be read, and holds nothing of
-// it.
+// Describe returns what a provider's cloud config says. An error means that the file cannot be read, and holds nothing
+// of it.
 func Describe(provider string, in []byte) (Description, error) {
 	d, err := Derive(provider, in)
 	if err != nil {

@@ -95,7 +95,7 @@ func member(value json.RawMessage) *yaml.Node {
 
 var lineNumber = regexp.MustCompile(`line \d+`)
 
-// formatOf tells JSON from YAML by its first character.
+// formatOf returns JSON or YAML, by the first character.
 func formatOf(in []byte) string {
 	if bytes.HasPrefix(bytes.TrimSpace(in), []byte("{")) {
 		return FormatJSON

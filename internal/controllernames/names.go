@@ -44,7 +44,7 @@ const (
 // Components are both managers, the one that loses the loops first.
 var Components = []Component{KubeControllerManager, CloudControllerManager}
 
-// Dialect tells which versions understand a name.
+// Dialect says which versions understand a name.
 type Dialect string
 
 const (

@@ -296,7 +296,7 @@ type changeError struct{ error }
 
 func (e *changeError) Unwrap() error { return e.error }
 
-// isWebhookRefusal tells a webhook's refusal from the authorizer's; both are Forbidden.
+// isWebhookRefusal reports whether a refusal is a webhook's and not the authorizer's; both are Forbidden.
 func isWebhookRefusal(err error) bool { return strings.Contains(err.Error(), "admission webhook") }
 
 // refusals by who refused, in the order in which they are told from each other: a webhook's refusal also is Forbidden,

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// Hook tells a test at which point of which step this process is, and ends it the hard way where the test wants that.
+// Hook says to a test at which point of which step this process is, and ends it the hard way where the test wants that.
 // Resuming is only as good as what it was tested against, and a process that dies of SIGKILL gets to clean nothing up.
 //
 // TRANSPLANT_TEST_KILL=point:step-id,... names the points at which it dies; it says at which one it did.

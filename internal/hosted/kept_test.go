@@ -87,7 +87,7 @@ func TestKeepTheWorldsOfThisVersion(t *testing.T) {
 		name     string
 		replicas int32
 		wrapped  bool
-		// parts are carried out before, and do is what is under way.
+		// parts are executed before, and do is what is under way.
 		parts []Part
 		do    func(context.Context, *Plane) error
 		// during is in the ID of the step at which the world is kept; empty for after do.

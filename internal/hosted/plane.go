@@ -106,7 +106,7 @@ type LockedError = lock.HeldError
 // begun is made again by the next Run.
 type StaleError = step.StaleError
 
-// VerifyError says that a step was carried out and its effect did not show. The next Run looks again, and goes on when
+// VerifyError says that a step was executed and its effect did not show. The next Run looks again, and goes on when
 // it shows.
 type VerifyError = step.VerifyError
 
@@ -117,7 +117,7 @@ var (
 	// ErrNothingBegun: there is no journal to go back from.
 	ErrNothingBegun = journal.ErrNoJournal
 	// ErrTooLate: the migration cannot be rolled back any longer, because its Finish was begun.
-	ErrTooLate = errors.New("the in-tree provider was taken out of the control plane: there is no way back")
+	ErrTooLate = errors.New("the in-tree provider was removed from the control plane: there is no way back")
 	// ErrRollback: a rollback was begun and has to be finished with Rollback before anything else.
 	ErrRollback = errors.New("a rollback was begun and is not finished: go on with it")
 )

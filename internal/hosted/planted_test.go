@@ -19,7 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// TestAPlantedJournalInTheSeedIsNotGoneOnWith: the operator and the command line carry out what a migration of this control plane does, and nothing else that
+// TestAPlantedJournalInTheSeedIsNotGoneOnWith: the operator and the command line execute what a migration of this control plane does, and nothing else that
 // somebody has written into a ConfigMap of its namespace.
 func TestAPlantedJournalInTheSeedIsNotGoneOnWith(t *testing.T) {
 	binding := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"}}`

@@ -75,7 +75,7 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop 
 	})
 }
 
-// done reports whether a part was carried out, and says why it cannot be for what is in the journals.
+// done reports whether a part was executed, and says why it cannot be for what is in the journals.
 func (p *Plane) done(ctx context.Context, part Part) (bool, error) {
 	handover, err := p.phase(ctx, Handover)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
-// Error tells how many findings refuse, and the first of them.
+// Error says how many findings refuse, and which is the first of them.
 func (e *BlockedError) Error() string {
 	blocking := e.Blocking()
 	if len(blocking) == 0 {

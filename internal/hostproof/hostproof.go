@@ -180,7 +180,7 @@ func (e *Evidence) Why(node string) string {
 	case Elsewhere:
 		return fmt.Sprintf(
 			"Node %[1]s is labelled as control plane, and no API server announces one of its addresses (%[2]s), only %[3]s: "+
-				"if it is, start its kube-apiserver with its Node's address as --advertise-address, "+
+				"if it is, start its kube-apiserver with its Node's address as --advertise-address; "+
 				"else take the label away (kubectl label node %[1]s node-role.kubernetes.io/control-plane- "+
 				"node-role.kubernetes.io/master-) and find out who set it",
 			node,

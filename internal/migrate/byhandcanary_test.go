@@ -62,7 +62,7 @@ func TestAMigrationByHandShowsNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept["the plan"], kept["what is printed to be carried out"] = string(planned), strings.Join(o.blocks, "\n")
+	kept["the plan"], kept["what is printed to be executed"] = string(planned), strings.Join(o.blocks, "\n")
 	masked := 0
 	for where, text := range kept {
 		masked += strings.Count(text, "(masked)")

@@ -7,15 +7,17 @@
 //	  │no
 //	requires ──no──> stale plan  the facts that the plan was made from
 //	  │yes
-//	grant                        the access to the host, for this step alone
-//	bind owners, await successor (a restart of a process that may own loops)
-//	journal "started"            with the backup of what is about to change
-//	do, release the leases of owners that ended
-//	done? and owners as expected, bounded wait
+//	extend the lock, grant       the access to the host, for this step alone
+//	executor of its kind:
+//	  bind owners, await successor (a restart of a process that may own loops; package takeover)
+//	  journal "started"          with the backup of what is about to change
+//	  do, release the leases of owners that ended
+//	  done? and owners as expected, bounded wait
 //	journal "done"
 //
-// After a crash between any two of these, the next run converges. Do is idempotent, and what an assisted handover still
-// has to do is in the journal.
+// What an executor does of that is its own: see step.Executor and the packages below step. After a crash between any
+// two of these, the next run converges. Do is idempotent, and what an assisted handover still has to do is in the
+// journal.
 package migrate
 
 import (
@@ -108,7 +110,7 @@ func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 	return nil
 }
 
-// runSequential carries steps out one after the other. until reports whether the last one that was carried out is the
+// runSequential executes steps one after the other. until reports whether the last one that was executed is the
 // plan's Until.
 func (e *Engine) runSequential(ctx context.Context, steps []v1.Step, stop <-chan struct{}) (until bool, err error) {
 	e.env.NodeBudget.Begin()

@@ -20,7 +20,7 @@ func (e *Engine) skipExcluded(ctx context.Context, s v1.Step, h v1.HostOut) erro
 	if rec.Result == "" {
 		rec = v1.StepRecord{ID: s.ID, Started: now}
 	}
-	why := fmt.Sprintf("host %s was taken out of the migration by %s at %s", h.Name, h.By, h.At.Format(time.RFC3339))
+	why := fmt.Sprintf("host %s was excluded from the migration by %s at %s", h.Name, h.By, h.At.Format(time.RFC3339))
 	rec.Result, rec.Ended = v1.StepResultSkipped, &now
 	rec.Notes = append(rec.Notes, why)
 	if err := e.env.Journal.Save(ctx, rec); err != nil {

@@ -85,13 +85,13 @@ func TestWhatAPersonMendedInTheFilesOfAKubeletIsNotOverwrittenByTheUndo(t *testi
 	p := w.given(plainStep("cp-1"), plainStep("cp-2"))
 	_, err := w.run(p)
 	says(t, err, "does not come back with them either", "run the same command again")
-	mended := w.withAddress("cp-1", "aws")
+	repaired := w.withAddress("cp-1", "aws")
 	if err := w.hosts[0].RestartKubelet(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	_, err = w.run(p)
 	says(t, err, "has its old flags again")
-	if have := w.read("cp-1", flagsFile); have != mended || w.running("cp-1", "node-ip") != "10.0.0.1" {
+	if have := w.read("cp-1", flagsFile); have != repaired || w.running("cp-1", "node-ip") != "10.0.0.1" {
 		t.Errorf("the file is now\n%s\nand the kubelet runs with --node-ip=%s", have, w.running("cp-1", "node-ip"))
 	}
 }

@@ -121,7 +121,7 @@ func TestAHostThatIsLostForGoodIsTakenOut(t *testing.T) {
 	}
 
 	err = w.engine().Run(t.Context(), p, nil)
-	says(t, err, "host cp-3 was taken out of the migration, and its node node-cp-3 is still there with the flags from before", "kubectl delete node node-cp-3")
+	says(t, err, "host cp-3 was excluded from the migration, and its node node-cp-3 is still there with the flags from before", "kubectl delete node node-cp-3")
 	if _, ok := errors.AsType[*step.VerifyError](err); !ok {
 		t.Errorf("error: %v", err)
 	}
@@ -155,7 +155,7 @@ func TestAMigrationGoesBackWithoutALostHost(t *testing.T) {
 	w.hosts = slices.DeleteFunc(w.hosts, func(h hostaccess.Host) bool { return h.Name() == "cp-2" })
 	back := w.planBack()
 	_, err := w.run(back)
-	says(t, err, "host cp-2 was taken out of the migration", "with the flags of the migration", "kubectl delete node node-cp-2")
+	says(t, err, "host cp-2 was excluded from the migration", "with the flags of the migration", "kubectl delete node node-cp-2")
 	w.api.Delete("/api/v1/nodes/node-cp-2")
 	if _, err := w.run(back); err != nil {
 		t.Fatal(err)
@@ -301,7 +301,7 @@ func TestAHostThatWasTakenOutAndComesBack(t *testing.T) {
 	w.api.Get(t, "/api/v1/nodes/node-cp-3", &n)
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	w.api.Put(t, &n)
-	says(t, w.engine().Run(t.Context(), p, nil), "host cp-3 was taken out of this migration, and it is back: its node node-cp-3 is Ready", "kubeadm reset")
+	says(t, w.engine().Run(t.Context(), p, nil), "host cp-3 was excluded from this migration, and it is back: its node node-cp-3 is Ready", "kubeadm reset")
 }
 
 func TestAStepWaitsForAHostThatComesBack(t *testing.T) {

@@ -34,7 +34,7 @@ func TestAWholeMigrationAndItsRollback(t *testing.T) {
 		t.Errorf("the kubelet of cp-1 was restarted %d times", w.restarts["kubelet@cp-1"])
 	}
 	if err := w.engine().Run(t.Context(), p, nil); err != nil {
-		t.Errorf("carrying out what is done: %v", err)
+		t.Errorf("executing what is done: %v", err)
 	}
 	if w.restarts["kubelet@cp-1"] != 1 {
 		t.Error("a kubelet was restarted for what was done already")

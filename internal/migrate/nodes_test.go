@@ -8,7 +8,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// runFor carries out the part of a plan that is about some hosts, as apply --node does.
+// runFor executes the part of a plan that is about some hosts, as apply --node does.
 func (w *world) runFor(p *v1.Plan, hosts ...string) error {
 	w.t.Helper()
 	var named []planstep.NamedNode

@@ -73,7 +73,7 @@ func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
 	}
 }
 
-// changedBefore changes the world right before a step is carried out: what was asked and done until then is as the plan says.
+// changedBefore changes the world right before a step is executed: what was asked and done until then is as the plan says.
 func (w *world) changedBefore(p *v1.Plan, match func(v1.Step) bool, change func(v1.Step)) (failed string, err error) {
 	w.t.Helper()
 	steps := map[string]v1.Step{}

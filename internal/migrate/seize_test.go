@@ -383,7 +383,7 @@ func TestAHostThatRunsAManagerIsNotOut(t *testing.T) {
 	}
 	before := w.read("cp-1", kcmManifest)
 	_, err := w.run(p)
-	says(t, err, "host cp-2 was taken out of this migration, and "+component.KCM+" runs on it")
+	says(t, err, "host cp-2 was excluded from this migration, and "+component.KCM+" runs on it")
 	if w.read("cp-1", kcmManifest) != before {
 		t.Error("the migration went on without it")
 	}
@@ -415,7 +415,7 @@ func TestAHostThatIsLeftOutOnTheWordOfAJournalIsAskedFor(t *testing.T) {
 			_, err := w.run(p, func(o *step.Options) {
 				o.Hosts = slices.DeleteFunc(slices.Clone(o.Hosts), func(h hostaccess.Host) bool { return h.Name() == owner })
 			})
-			says(t, err, "host "+owner+" was taken out of this migration", strings.ReplaceAll(c.says, "%s", owner))
+			says(t, err, "host "+owner+" was excluded from this migration", strings.ReplaceAll(c.says, "%s", owner))
 			w.same(files)
 		})
 	}
@@ -460,5 +460,5 @@ func TestAHostWithoutRecordsHoldsNoLeaseOfTheNewManager(t *testing.T) {
 	e.env.Journal = journal.Of(doc)
 	e.env.Plan, e.env.ExcludedHosts = back, nil
 	w.renewing(component.CCM)
-	says(t, lostnode.RejectReturnedHosts(t.Context(), e.env), "host "+owner+" was taken out of this migration", "lease "+component.CCM+" is held by "+owner)
+	says(t, lostnode.RejectReturnedHosts(t.Context(), e.env), "host "+owner+" was excluded from this migration", "lease "+component.CCM+" is held by "+owner)
 }

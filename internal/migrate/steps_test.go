@@ -28,7 +28,7 @@ import (
 
 const kcmManifest = manifests + "kube-controller-manager.yaml"
 
-// run carries out the whole plan and returns the step that failed and why.
+// run executes the whole plan and returns the step that failed and why.
 func (w *world) run(p *v1.Plan, change ...func(*step.Options)) (planned string, err error) {
 	w.t.Helper()
 	err = w.engine(change...).Run(w.t.Context(), p, nil)

@@ -90,7 +90,7 @@ type world struct {
 	// lives are the kubelets by host; nil for one that is down. fate decides what becomes of one that starts.
 	lives map[string]*kubeletLife
 	fate  fate
-	// unjudged reports whether a test carries out steps that no migration has.
+	// unjudged reports whether a test executes steps that no migration has.
 	unjudged bool
 	// told are the calls of service managers, "verb unit@host".
 	told []string

@@ -46,11 +46,11 @@ func (r *reader) file(data []byte) Config {
 	if err != nil {
 		// The asterisk is by far the likeliest reason, since the documentation prints it so. With it quoted, the rest can be
 		// read too.
-		mended, found := r.mend(data)
+		repaired, found := r.repair(data)
 		if !found {
 			r.problem(NotYAML, "", "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
 		}
-		if document, err = decodeYAML(mended); err != nil && !found {
+		if document, err = decodeYAML(repaired); err != nil && !found {
 			return Config{}
 		} else if err != nil {
 			r.problem(NotYAML, "", "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
@@ -97,8 +97,8 @@ var indentingTab = regexp.MustCompile(`(?m)^[ \t]*(?:- ?)?\t[ \t]*`)
 
 // repair returns the file without the faults that are common and leave no doubt about what was meant; found reports
 // whether there was one.
-func (r *reader) mend(data []byte) (mended []byte, found bool) {
-	mended = data
+func (r *reader) repair(data []byte) (repaired []byte, found bool) {
+	repaired = data
 	if at := indentingTab.FindIndex(data); at != nil {
 		found = true
 		r.problem(
@@ -107,14 +107,14 @@ func (r *reader) mend(data []byte) (mended []byte, found bool) {
 			"indent with spaces",
 			"YAML takes no tabs for indentation: no manager can read the file",
 		)
-		mended = indentingTab.ReplaceAllFunc(data, func(indent []byte) []byte {
+		repaired = indentingTab.ReplaceAllFunc(data, func(indent []byte) []byte {
 			return bytes.ReplaceAll(bytes.ReplaceAll(indent, []byte("-\t"), []byte("- ")), []byte("\t"), []byte("  "))
 		})
 	}
-	if quoted := r.wildcards(mended); quoted != nil {
-		mended, found = quoted, true
+	if quoted := r.wildcards(repaired); quoted != nil {
+		repaired, found = quoted, true
 	}
-	return mended, found
+	return repaired, found
 }
 
 // wildcards reports every unquoted asterisk and returns the file with them quoted; nil when there is none.

@@ -102,7 +102,7 @@ func (j *judge) overlappingGauges(old, next *tenure) {
 	j.out.Overlaps = append(j.out.Overlaps, o)
 }
 
-// names tells two processes of one manager on one host apart.
+// names distinguishes two processes of one manager on one host.
 func names(old, next *tenure) (string, string) {
 	if old.inc.Owner == next.inc.Owner {
 		return old.inc.name(), next.inc.name()

@@ -117,7 +117,7 @@ func TestTheDigestIsOfWhatAPlanDoes(t *testing.T) {
 	}
 }
 
-// TestWordsOfAJournalAreMadeAgain: no digest holds them, and they are what is read before "carry out?".
+// TestWordsOfAJournalAreMadeAgain: no digest holds them, and they are what is read before "execute?".
 func TestWordsOfAJournalAreMadeAgain(t *testing.T) {
 	made, s := base(t, "lab")
 	lying := *made

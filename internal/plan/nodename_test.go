@@ -17,7 +17,7 @@ var ownNamesIn = regexp.MustCompile(`    - name: (?:NODE|POD)_NAME\n      valueF
 	`\{"name":"(?:NODE|POD)_NAME","valueFrom":\{[^}]*\}\}\},?`)
 
 // TestAPlanFromBeforeManagersKnewTheirNodeIsGoneOnWith: what a newer version adds to a manager is no reason to refuse
-// the plan that a journal holds. What was approved is carried out.
+// the plan that a journal holds. What was approved is executed.
 func TestAPlanFromBeforeManagersKnewTheirNodeIsGoneOnWith(t *testing.T) {
 	for _, shape := range []struct {
 		name    string

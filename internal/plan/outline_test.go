@@ -103,7 +103,7 @@ func TestWhatAPlanMeansIsReckonedFromItsSteps(t *testing.T) {
 	if !slices.Equal(o.Blocking, []string{"A-001", "A-002"}) {
 		t.Errorf("blocked by %v", o.Blocking)
 	}
-	want := []string{"no manager runs the cloud loops for about 30 s", "1 node is drained", "accepted: A-003", "warnings of level error: A-004"}
+	want := []string{"no manager runs the cloud loops for about 30 s", "1 node is drained", "accepted: A-003", "serious warnings: A-004"}
 	if o.Risk != outline.RiskMedium || !slices.Equal(o.Reasons, want) {
 		t.Errorf("%s because %q, want %q", o.Risk, o.Reasons, want)
 	}

@@ -437,7 +437,7 @@ const rulesPage = "../../docs/reference/plan-rules.md"
 func TestTheRulesAreInTheDocumentation(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(
-		"# Rules of a plan\n\nEvery plan is held to these rules when it is made, and again when it is read from a file. A plan that breaks one is not carried out.\n" +
+		"# Rules of a plan\n\nEvery plan is held to these rules when it is made, and again when it is read from a file. A plan that breaks one is not executed.\n" +
 			"This page is made from `internal/plan/invariant/rules.go`.\n\n| rule | what holds | what would happen otherwise |\n|---|---|---|\n",
 	)
 	for _, r := range invariant.Rules {

@@ -74,14 +74,14 @@ var hostedPlans = []struct {
 	{"hosted-finish", 2, v1.Options{Image: seedImage, Part: v1.PartFinish}},
 }
 
-// A plan is shown before the account is made by which managers are asked, and carried out behind that.
+// A plan is shown before the account is made by which managers are asked, and executed behind that.
 func TestAPlanOfManagersThatCouldNotBeAskedYetIsTheOneOfThoseThatWere(t *testing.T) {
 	for _, c := range hostedPlans[:2] {
 		before := seeded(c.replicas)
 		before.Managers = []v1.Manager{{Component: component.KCM, Host: "controller-manager-1", Error: "the account is not there yet"}}
 		shown, made := mustMake(t, before, c.options), mustMake(t, seeded(c.replicas), c.options)
 		if len(shown.Steps) == 0 || !reflect.DeepEqual(shown.Steps, made.Steps) {
-			t.Errorf("%s is shown as\n%s\nand carried out as\n%s", c.name, inBrief(shown), inBrief(made))
+			t.Errorf("%s is shown as\n%s\nand executed as\n%s", c.name, inBrief(shown), inBrief(made))
 		}
 	}
 }

@@ -316,7 +316,7 @@ func (p *Prober) probed(k key, is bool) {
 	}
 }
 
-// hasWorked tells what probed remembers.
+// hasWorked reports whether a path has worked, as far as probed remembers.
 func (p *Prober) hasWorked(k key) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

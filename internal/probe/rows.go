@@ -97,6 +97,14 @@ func restTitle(kind string, n int, others bool) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
+// lengthOf writes the length of an outage as a report does.
+func lengthOf(seconds float64) string {
+	if seconds < 1 {
+		return fmt.Sprintf("%.0f ms", 1000*seconds)
+	}
+	return fmt.Sprintf("%.1f s", seconds)
+}
+
 // Summary is the sentence for the end of a run.
 func Summary(d v1.Disruption) string {
 	outages, longest, where := 0, 0.0, ""
@@ -111,9 +119,9 @@ func Summary(d v1.Disruption) string {
 	case 0:
 		s += "no outage"
 	case 1:
-		s += fmt.Sprintf("1 outage of %.1f s (%s)", longest, where)
+		s += fmt.Sprintf("1 outage of %s (%s)", lengthOf(longest), where)
 	default:
-		s += fmt.Sprintf("%d outages, the longest %.1f s (%s)", outages, longest, where)
+		s += fmt.Sprintf("%d outages, the longest %s (%s)", outages, lengthOf(longest), where)
 	}
 	if n := len(d.NotProbed); n > 0 {
 		s += fmt.Sprintf("; %d not probed", n)

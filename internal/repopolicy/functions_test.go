@@ -20,9 +20,9 @@ var oneWord = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 
 // usualMethods are the words that a method may have in any package: its type says of what, and Go's own libraries use them so. Nouns return what they name.
 var usualMethods = strings.Fields(`
-	acquire add apply check close count create delete explain find finish forget get has insert list lock merge next observe open patch provider read release
-	remove run send set start step stop unlock update validate wait watch write
-	clock file lines members metadata name names node nodes now page routes service text unit version`)
+	add apply check close count create explain find finish forget get has insert list next observe open patch provider read release
+	remove run send set start step stop update validate wait watch write
+	clock file members metadata name names node nodes now page routes service text unit`)
 
 // vagueNames reports functions and methods with a name of one word that more than three packages have.
 func vagueNames(tree fs.FS) ([]string, error) {

@@ -21,7 +21,7 @@ const (
 // that their caller names. The others take an address or a certificate out of what a host or a seed keeps, and connect
 // to nothing with it. Any other name of that package is a door.
 var kubeconfigUses = map[string][]string{
-	"internal/client/client.go":               {"NewDefaultClientConfigLoadingRules", "NewNonInteractiveDeferredLoadingClientConfig", "ConfigOverrides"},
+	"internal/client/client.go":               {"NewDefaultClientConfigLoadingRules", "NewNonInteractiveDeferredLoadingClientConfig", "ConfigOverrides", "IsEmptyConfig"},
 	"internal/cli/seed/connect.go":            {"NewDefaultClientConfigLoadingRules", "NewNonInteractiveDeferredLoadingClientConfig", "ConfigOverrides"},
 	"cmd/transplant-operator/run.go":          {"BuildConfigFromFlags"},
 	"internal/migrate/step/object/derived.go": {"Load"},

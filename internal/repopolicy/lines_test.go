@@ -3,6 +3,7 @@ package repopolicy
 import (
 	"bytes"
 	"fmt"
+	"go/parser"
 	"go/scanner"
 	"go/token"
 	"path"
@@ -88,26 +89,29 @@ func isDirective(comment string) bool {
 
 // privateWords are words that a reader has to translate, by what to say instead.
 var privateWords = map[*regexp.Regexp]string{
-	regexp.MustCompile(`(?i)\btells? (that|whether)\b`): "reports whether",
-	regexp.MustCompile(`(?i)\bin vain\b`):               "without success",
-	regexp.MustCompile(`(?i)\banew\b`):                  "again",
-	regexp.MustCompile(`(?i)\bgoes behind\b`):           "follows",
-	regexp.MustCompile(`(?i)\bmend(s|ed)?\b`):           "repair",
-	regexp.MustCompile(`(?i)\blets? go of\b`):           "release",
-	regexp.MustCompile(`(?i)\bbeside\b`):                "next to",
+	regexp.MustCompile(`(?i)\btells?\s+(that|whether)\b`):                "reports whether",
+	regexp.MustCompile(`(?i)\bin\s+vain\b`):                              "without success",
+	regexp.MustCompile(`(?i)\banew\b`):                                   "again",
+	regexp.MustCompile(`(?i)\bgoes\s+behind\b`):                          "follows",
+	regexp.MustCompile(`(?i)\bmend(s|ed|ing)?\b`):                        "repair",
+	regexp.MustCompile(`(?i)\blets?\s+go\s+of\b`):                        "release",
+	regexp.MustCompile(`(?i)\bbeside\b`):                                 "next to",
+	regexp.MustCompile(`(?i)\btak(e|es|en|ing)\s+out\s+of\b`):            "remove from, exclude",
+	regexp.MustCompile(`(?i)\b(carry|carries|carried|carrying)\s+out\b`): "execute",
 }
 
 var commentWords = each(func(name string, content []byte) []string {
 	if !isGoSource(name) {
 		return nil
 	}
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, content, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return []string{fmt.Sprintf("%s: %v", name, err)}
+	}
 	var broken []string
-	for line, comment := range scan(content).comments {
-		for word, instead := range privateWords {
-			if found := word.FindString(comment); found != "" {
-				broken = append(broken, fmt.Sprintf("%s:%d says %q, say %q", name, line, found, instead))
-			}
-		}
+	for _, p := range commentsOf(set, file) {
+		broken = append(broken, p.private(name)...)
 	}
 	slices.Sort(broken)
 	return broken

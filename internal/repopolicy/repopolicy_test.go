@@ -86,6 +86,19 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			`internal/a/b.go:3 says "in vain", say "without success"`, `internal/a/b.go:3 says "whoever", name the actor`,
 			`internal/check/explain/A-2.md:1 says "Somebody", name the actor`,
 		}},
+		{"texts for users are short", map[string]string{
+			"internal/a/a.go": "package a\nvar s = \"" + strings.Repeat("word ", 35) + ": \" + \"" + strings.Repeat("word ", 35) + ".\"\n",
+			"internal/a/b.go": "package a\nvar s = \"" + strings.Repeat("word ", 20) + "\" +\n\t\"" + strings.Repeat("word ", 16) + ", %s\"\n",
+			"internal/a/c.go": "package a\nvar s = \"" + strings.Repeat("word ", 40) + "\"\n", "lab/a.go": "package a\nvar s = \"" + strings.Repeat("word ", 40) + ".\"\n",
+		}, []string{"internal/a/b.go:2 has a sentence of 37 words: " + strings.Repeat("word ", 12)}},
+		{"pages use plain words", map[string]string{
+			"docs/explanation/a.md": "# A\n\nThe owner is `nobody`.\n```text\nnobody\n```\n| Somebody | looks |\n",
+			"README.md":             "It is carried " + "out.\n", "deploy/rbac/a.yaml": "# for nobody\n", "CHANGELOG.md": "nobody\n", "lab/a.md": "nobody\n",
+			"docs/contributing/words.md": "nobody\n",
+		}, []string{
+			`README.md:1 says "carried ` + `out", say "execute"`, `deploy/rbac/a.yaml:1 says "nobody", name the actor`,
+			`docs/explanation/a.md:7 says "Somebody", name the actor`,
+		}},
 		{"comments name the actor", map[string]string{
 			"internal/a/a.go": "package a\n// The kubelet does it.\nvar s = \"nobody\"\n", "internal/a/a_test.go": "package a // for nobody\n",
 			"internal/a/b.go": "package a\n// Nobody does it,\n// or someone.\nvar s int\n", "lab/a.go": "package a // for nobody\n",

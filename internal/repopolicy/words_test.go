@@ -16,6 +16,7 @@ import (
 const (
 	maxWords     = 25 // of a sentence
 	maxDocWords  = 30 // of a sentence of the documentation
+	maxTextWords = 35 // of what is between two stops of a text for users; values come into it, too
 	explanations = "internal/check/explain/"
 )
 
@@ -54,6 +55,26 @@ type passage struct {
 	text string
 }
 
+// private are the private words of a passage.
+func (p passage) private(name string) []string {
+	var broken []string
+	for word, instead := range privateWords {
+		if found := word.FindString(p.text); found != "" {
+			broken = append(broken, fmt.Sprintf("%s:%d says %q, say %q", name, p.line, strings.Join(strings.Fields(found), " "), instead))
+		}
+	}
+	return broken
+}
+
+// unnamed are the words of a passage that hide who acts.
+func (p passage) unnamed(name string) []string {
+	var broken []string
+	for _, found := range unnamedActors.FindAllString(p.text, -1) {
+		broken = append(broken, fmt.Sprintf("%s:%d says %q, name the actor", name, p.line, found))
+	}
+	return broken
+}
+
 // commentsOf returns the groups of comments of a Go file, without directives and drawings.
 func commentsOf(set *token.FileSet, file *ast.File) []passage {
 	var out []passage
@@ -72,19 +93,39 @@ func commentsOf(set *token.FileSet, file *ast.File) []passage {
 }
 
 // stringsOf returns the string literals of a Go file that hold more than one word.
+// Literals that are joined are one.
 func stringsOf(set *token.FileSet, file *ast.File) []passage {
 	var out []passage
 	ast.Inspect(file, func(n ast.Node) bool {
-		literal, ok := n.(*ast.BasicLit)
-		if !ok || literal.Kind != token.STRING {
+		e, ok := n.(ast.Expr)
+		if !ok {
 			return true
 		}
-		if text, err := strconv.Unquote(literal.Value); err == nil && strings.Contains(text, " ") {
-			out = append(out, passage{set.Position(literal.Pos()).Line, text})
+		text, whole := literalOf(e)
+		if strings.Contains(text, " ") {
+			out = append(out, passage{set.Position(e.Pos()).Line, text})
 		}
-		return true
+		return !whole
 	})
 	return out
+}
+
+// literalOf returns the text of a string literal, or of those that are joined; whole reports whether it is nothing else.
+func literalOf(e ast.Expr) (text string, whole bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if e.Kind == token.STRING {
+			text, err := strconv.Unquote(e.Value)
+			return text, err == nil
+		}
+	case *ast.BinaryExpr:
+		left, isLeft := literalOf(e.X)
+		right, isRight := literalOf(e.Y)
+		if e.Op == token.ADD && isLeft && isRight {
+			return left + right, true
+		}
+	}
+	return "", false
 }
 
 // passagesOf returns what one rule reads of a file: with ofReaders the strings of Go code, else its comments. The
@@ -111,14 +152,7 @@ func passagesOf(name string, content []byte, ofReaders bool) []passage {
 var readWords = each(func(name string, content []byte) []string {
 	var broken []string
 	for _, p := range passagesOf(name, content, true) {
-		for word, instead := range privateWords {
-			if found := word.FindString(p.text); found != "" {
-				broken = append(broken, fmt.Sprintf("%s:%d says %q, say %q", name, p.line, found, instead))
-			}
-		}
-		if found := unnamedActors.FindString(p.text); found != "" {
-			broken = append(broken, fmt.Sprintf("%s:%d says %q, name the actor", name, p.line, found))
-		}
+		broken = append(append(broken, p.private(name)...), p.unnamed(name)...)
 	}
 	slices.Sort(broken)
 	return broken
@@ -127,9 +161,7 @@ var readWords = each(func(name string, content []byte) []string {
 var namedActors = each(func(name string, content []byte) []string {
 	var broken []string
 	for _, p := range passagesOf(name, content, false) {
-		for _, found := range unnamedActors.FindAllString(p.text, -1) {
-			broken = append(broken, fmt.Sprintf("%s:%d says %q, name the actor", name, p.line, found))
-		}
+		broken = append(broken, p.unnamed(name)...)
 	}
 	return broken
 })
@@ -138,6 +170,28 @@ var shortSentences = each(func(name string, content []byte) []string {
 	var broken []string
 	for _, p := range passagesOf(name, content, false) {
 		for _, sentence := range longSentences(p.text, maxWords) {
+			broken = append(broken, fmt.Sprintf("%s:%d has a sentence of %s", name, p.line, sentence))
+		}
+	}
+	return broken
+})
+
+var (
+	stop     = regexp.MustCompile(`[:;]\s`) // between what happened, to what, and what to do next
+	anyPoint = regexp.MustCompile(`[.,:;%]`)
+)
+
+// shortTexts looks at what users read, but for lists of words.
+var shortTexts = each(func(name string, content []byte) []string {
+	var broken []string
+	for _, p := range passagesOf(name, content, true) {
+		if !anyPoint.MatchString(p.text) || strings.HasPrefix(name, explanations) {
+			continue
+		}
+		if strings.HasPrefix(p.text, "A metric counting the number of route reconciles") {
+			continue // upstream's own text: with another one its collector could not be adopted
+		}
+		for _, sentence := range longSentences(stop.ReplaceAllString(p.text, ". "), maxTextWords) {
 			broken = append(broken, fmt.Sprintf("%s:%d has a sentence of %s", name, p.line, sentence))
 		}
 	}
@@ -165,9 +219,38 @@ func proseOf(content []byte) []passage {
 	return out
 }
 
+// codeSpan is code in a line of Markdown: a value such as `nobody` is no word there.
+var codeSpan = regexp.MustCompile("`[^`]*`")
+
+// pageWords refuses private words and unnamed actors in pages and in what is deployed. The page of words has them as
+// what not to say, and the log of changes keeps what was said.
+var pageWords = each(func(name string, content []byte) []string {
+	deployed := strings.HasPrefix(name, "deploy/") && path.Ext(name) != ".json"
+	if name == "docs/contributing/words.md" || name == "CHANGELOG.md" || !deployed && !isPage(name) {
+		return nil
+	}
+	var broken []string
+	number, code := 0, false
+	for line := range strings.Lines(string(content)) {
+		number++
+		if !deployed && strings.HasPrefix(strings.TrimSpace(line), "```") {
+			code = !code
+		}
+		if !code {
+			p := passage{number, codeSpan.ReplaceAllString(line, "")}
+			broken = append(append(broken, p.private(name)...), p.unnamed(name)...)
+		}
+	}
+	return broken
+})
+
+func isPage(name string) bool {
+	return path.Ext(name) == ".md" && (path.Dir(name) == "." || strings.HasPrefix(name, "docs/"))
+}
+
 // shortDocSentences looks at the pages in docs and at those at the top of the repository.
 var shortDocSentences = each(func(name string, content []byte) []string {
-	if path.Ext(name) != ".md" || path.Dir(name) != "." && !strings.HasPrefix(name, "docs/") {
+	if !isPage(name) {
 		return nil
 	}
 	var broken []string

@@ -8,7 +8,7 @@ import (
 )
 
 // TestABandBeginsWithItsEarliestStep: the owner's host comes last, wherever ownership has gone since the plan was made, so that the plan's first step of a
-// phase need not be the first that was carried out.
+// phase need not be the first that was executed.
 func TestABandBeginsWithItsEarliestStep(t *testing.T) {
 	r := v1.Report{Started: at(0), Ended: at(100), Steps: []v1.StepReport{
 		{ID: "external/kcm@cp-1", Phase: "handover", Result: v1.StepResultDone, Started: atp(60), DurationSeconds: 10}, // the owner's by then

@@ -18,7 +18,7 @@ type VerifyInput struct {
 	// Owners is why the loops do not have the owners that the last state promises; empty when they do. OwnersLine says who
 	// they are.
 	Owners, OwnersLine string
-	// Remains are sentences about hosts that were taken out of the migration, and that stand in its way.
+	// Remains are sentences about hosts that were excluded from the migration, and that stand in its way.
 	Remains []string
 	// Errors are the facts that could not be gathered now.
 	Errors []v1.GatherError
@@ -49,7 +49,7 @@ func Verify(in VerifyInput) (v1.Verification, []string) {
 			v1.VerificationCheck{
 				Name:     "hosts",
 				Outcome:  v1.Fail,
-				Summary:  "hosts that were taken out of the migration stand in its way",
+				Summary:  "hosts that were excluded from the migration stand in its way",
 				Problems: in.Remains,
 			},
 		)

@@ -159,7 +159,7 @@ func (f Form) Broken(dir fs.FS) ([]string, error) {
 			changes := strings.Join(append(marked("-", without(kept, now)), marked("+", without(now, kept))...), ", ")
 			what := fmt.Sprintf(
 				"raise %s to %d, list its fields with %s, and add documents of schema %d that the tests read, continue "+
-					"and revert (testdata/kept of internal/migrate and internal/hosted), with a conversion where an older one means something else",
+					"and revert (testdata/kept of internal/migrate and internal/hosted); write a conversion where an older one means something else",
 				f.Constant,
 				n+1,
 				update,

@@ -39,7 +39,7 @@ type Facts struct {
 	NotRead []string
 }
 
-// steps are those of the plan that is carried out now, or was last.
+// steps are those of the plan that is executed now, or was last.
 func (f Facts) steps() []v1.Step {
 	if f.Journal.Rollback != nil {
 		return f.Journal.Rollback.Steps

@@ -128,7 +128,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 				Impact:       onNodes,
 				SinceSeconds: since(f.since(h.At)),
 				Message: fmt.Sprintf(
-					"host %s was taken out of the run by %s: it must not come back as it was",
+					"host %s was excluded from the run by %s: it must not come back as it was",
 					h.Name,
 					cmp.Or(h.By, "an unknown user"),
 				),

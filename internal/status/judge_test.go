@@ -24,7 +24,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 const holder = "ops@bastion pid 4412 start 1"
 
-// underWay are the facts of a run of four steps, of which one is done and one is under way, which somebody carries out.
+// underWay are the facts of a run of four steps, of which one is done and one is under way, which somebody executes.
 func underWay(change ...func(*Facts)) Facts {
 	ended := noon.Add(-50 * time.Second)
 	steps := []v1.Step{
@@ -269,7 +269,7 @@ func TestNodesAreShownTheWorstFirst(t *testing.T) {
 	if n := out.Nodes[len(out.Nodes)-1]; n.Name != "cp-2" || n.State != v1.NodeOut || out.StepsDone != 2 {
 		t.Errorf("a host that was taken out: %+v, %d steps", n, out.StepsDone)
 	}
-	if len(out.Health) != 1 || out.Health[0].Message != "host cp-2 was taken out of the run by ops: it must not come back as it was" {
+	if len(out.Health) != 1 || out.Health[0].Message != "host cp-2 was excluded from the run by ops: it must not come back as it was" {
 		t.Errorf("a host that was taken out: %+v", out.Health)
 	}
 	if s := Judge(

@@ -65,7 +65,7 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 			n.State = v1.NodeDone
 		}
 		if slices.ContainsFunc(f.Journal.Without, func(h v1.HostOut) bool { return h.Name == n.Name || h.Node == n.Name }) {
-			n.State, n.Step, n.Message = v1.NodeOut, "", "taken out of the run: it must not come back as it was"
+			n.State, n.Step, n.Message = v1.NodeOut, "", "excluded from the run: it must not come back as it was"
 			continue
 		}
 		notReady(f, n)

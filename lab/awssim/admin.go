@@ -47,7 +47,7 @@ func adminHandler(handle func(*http.Request) (any, error)) http.HandlerFunc {
 		}
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		_ = encoder.Encode(answer) // The client may be gone; the request was carried out.
+		_ = encoder.Encode(answer) // The client may be gone; the request was executed.
 	}
 }
 

@@ -6,6 +6,6 @@
 //	Scenarios --> world(upstream) --> Snapshot, calls --\
 //	         \--> world(ours)     --> Snapshot, calls ---> equal, at most as many
 //
-// What two runs can never have in common is taken out of a snapshot: UIDs, times, addresses that the cloud gives out,
+// What two runs can never have in common is removed from a snapshot: UIDs, times, addresses that the cloud gives out,
 // how often an event was repeated, and what a manager notes for itself.
 package difftest

@@ -20,7 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/build"
 )
 
-// Fixes that are not carried out here, by what they would need:
+// Fixes that are not executed here, by what they would need:
 //   - transplant plan, apply and rollback, by which a migration goes on: lab/trial runs whole migrations;
 //   - kubectl edit, an editor of somebody who has to decide which of two values is meant;
 //   - systemctl but for a kubelet's new start, journalctl, chronyc, kubeadm, ps and ss: a host with an init system, of which the hosts here have only the files
@@ -35,7 +35,7 @@ type repair struct {
 	outcome     v1.Outcome
 	// broken makes the check fail.
 	broken func(*testing.T, *patient)
-	// after plays what the cluster would do by itself once the fix is carried out; nil for nothing.
+	// after plays what the cluster would do by itself once the fix is executed; nil for nothing.
 	after func(*testing.T, *patient)
 	// tidy takes away what broken made next to the fault; nil for nothing.
 	tidy func(*testing.T, *patient)
@@ -52,7 +52,7 @@ type patient struct {
 	seen map[string]string
 }
 
-// TestFixesRepairWhatTheirChecksFound breaks a cluster in one way after the other, carries out what the check prints as its fix, word for word, and
+// TestFixesRepairWhatTheirChecksFound breaks a cluster in one way after the other, executes what the check prints as its fix, word for word, and
 // looks again. Without -field.all it takes the first ones of each sort.
 func TestFixesRepairWhatTheirChecksFound(t *testing.T) {
 	f := start(t, Options{Version: "v1.26.0"})

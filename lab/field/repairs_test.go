@@ -292,7 +292,7 @@ func webhook(resource, policy, backend string) func(*testing.T, *patient) {
 
 var noWebhook = kubectl("delete validatingwebhookconfiguration policy")
 
-// aws breaks something with a command of the cloud. Who has none of its command lines cannot carry out its fixes either.
+// aws breaks something with a command of the cloud. Who has none of its command lines cannot execute its fixes either.
 func aws(format string, a ...any) func(*testing.T, *patient) {
 	return func(t *testing.T, p *patient) {
 		t.Helper()

@@ -18,7 +18,7 @@ type simulated struct {
 	planes  map[string]*simulatedPlane
 	looks   int
 	running int
-	most    int // parts that were carried out at once
+	most    int // parts that were executed at once
 }
 
 type simulatedPlane struct {

@@ -141,7 +141,7 @@ type Fault struct {
 	Status int
 	Body   string
 	Header map[string]string
-	// AfterEffect has the request carried out before it fails.
+	// AfterEffect has the request executed before it fails.
 	AfterEffect bool
 	// Delay goes before the answer, as far as the client waits for it.
 	Delay time.Duration
@@ -163,7 +163,7 @@ func (c *Cloud) Add(f Fault) (remove func()) {
 	}
 }
 
-// BeforeNext has something happen before the next request of its kind is carried out: another client is faster.
+// BeforeNext has something happen before the next request of its kind is executed: another client is faster.
 func (c *Cloud) BeforeNext(method, path string, do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -267,7 +267,7 @@ func (s *subject) balancerBehindFence() {
 // eachChange has each single change of creation, of an update and of deletion fail. The next call has to find its way
 // from there, and nothing may be left behind.
 func (s suite) eachChange(t *testing.T, f Fault) {
-	once := f.Lost // a cloud that carries out what it does not answer does so once; one that refuses goes on with it
+	once := f.Lost // a cloud that executes what it does not answer does so once; one that refuses goes on with it
 	for _, step := range []string{"creating", "changing", "deleting"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()

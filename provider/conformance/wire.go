@@ -20,7 +20,7 @@ type Fault struct {
 	Body   string
 	// Hangs has no answer come before the request's context ends.
 	Hangs bool
-	// Lost has the request carried out, and its answer lost.
+	// Lost has the request executed, and its answer lost.
 	Lost bool
 }
 

@@ -29,7 +29,7 @@ const (
 	AnnotationHold = "transplant.dev/hold"
 	// AnnotationPlan is the plan that a person confirmed: the SHA-256 of its steps, and behind it some digits of each. The
 	// operator begins with no other plan, and takes the annotation off when it has begun. It is written together with what
-	// starts the migration; without it the operator's own plan is carried out. For a plan that stands in a journal and
+	// starts the migration; without it the operator's own plan is executed. For a plan that stands in a journal and
 	// that the operator has not begun, it is how a person approves of it.
 	AnnotationPlan = "transplant.dev/plan-sha256"
 	// AnnotationWave is written by "transplant fleet apply" when it starts a cluster: in which wave of which rollout that

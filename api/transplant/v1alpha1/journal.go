@@ -40,7 +40,7 @@ type Journal struct {
 	Pauses []PauseRecord `json:"pauses,omitempty"`
 }
 
-// Pause is what an operator asks of a run that may be carried out elsewhere: to wait before its next step. It is kept
+// Pause is what an operator asks of a run that may be executed elsewhere: to wait before its next step. It is kept
 // in the ConfigMap kube-system/transplant-control.
 type Pause struct {
 	// Run is the migration that is to wait; a pause of another one counts for nothing.
@@ -63,7 +63,7 @@ type PauseRecord struct {
 	Before string `json:"before,omitempty"`
 }
 
-// HostOut is a host that was taken out of a migration that was begun, since it is gone for good.
+// HostOut is a host that was excluded from a migration that was begun, since it is gone for good.
 type HostOut struct {
 	// Name is the host's, Node its Node's.
 	Name string `json:"name"`
@@ -85,7 +85,7 @@ const (
 	StepResultDone    StepResult = "done"
 	// StepResultAlreadyDone says that the step's effect was there before it.
 	StepResultAlreadyDone StepResult = "already-done"
-	// StepResultSkipped says that the step's host was taken out of the migration.
+	// StepResultSkipped says that the step's host was excluded from the migration.
 	StepResultSkipped     StepResult = "skipped"
 	StepResultFailed      StepResult = "failed"
 	StepResultInterrupted StepResult = "interrupted"

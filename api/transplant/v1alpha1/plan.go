@@ -20,7 +20,7 @@ type Plan struct {
 	// Facts that steps require; a step names those it needs by ID.
 	Facts []Fact `json:"facts"`
 	Steps []Step `json:"steps"`
-	// Until is the ID of the last step that apply carries out at once; the rest waits for the next apply. Empty means all.
+	// Until is the ID of the last step that apply executes at once; the rest waits for the next apply. Empty means all.
 	Until string `json:"until,omitempty"`
 	// Effects are sentences: what will change, what will not, what cannot be promised.
 	Effects []string `json:"effects,omitempty"`

@@ -188,7 +188,7 @@ type Report struct {
 	Sentence string `json:"sentence,omitempty"`
 	// Moved counts the hosts that were changed; nil of a rollback, and where no step is about a host.
 	Moved *MovedHosts `json:"moved,omitempty"`
-	// Without are the hosts that were taken out of the migration since they were gone for good; nothing is known of what
+	// Without are the hosts that were excluded from the migration since they were gone for good; nothing is known of what
 	// they run.
 	Without  []HostOut `json:"without,omitempty"`
 	Handover Handover  `json:"handover"`

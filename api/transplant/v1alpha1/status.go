@@ -34,7 +34,7 @@ type Status struct {
 	// Phase is that of the journal: applying, applied, rolling-back, rolled-back; or not-started.
 	Phase   string    `json:"phase"`
 	Started time.Time `json:"started,omitzero"`
-	// PlanSHA256 is that of the plan which is carried out, or taken back by its rollback: what apply and rollback take
+	// PlanSHA256 is that of the plan which is executed, or taken back by its rollback: what apply and rollback take
 	// with --plan-sha256.
 	PlanSHA256 string `json:"planSHA256,omitempty"`
 	StepsDone  int    `json:"stepsDone"`
@@ -141,7 +141,7 @@ const (
 	NodeWorking = "Working"
 	NodePending = "Pending"
 	NodeDone    = "Done"
-	// NodeOut: the host was lost and taken out of the run.
+	// NodeOut: the host was lost and excluded from the run.
 	NodeOut = "Out"
 )
 

@@ -58,10 +58,6 @@ var asked = map[string]string{
 	cloudprovider.VSphere: "provider/vsphere/preview",
 }
 
-var shortNames = map[string]string{
-	cloudprovider.AWS: "AWS", cloudprovider.Azure: "Azure", cloudprovider.GCE: "GCE", cloudprovider.OpenStack: "OpenStack", cloudprovider.VSphere: "vSphere",
-}
-
 func TestTheSupportMatrixIsWhatTheCatalogueHolds(t *testing.T) {
 	page, err := os.ReadFile(readme)
 	if err != nil {
@@ -158,7 +154,7 @@ func shortMatrix() string {
 	var b strings.Builder
 	b.WriteString("| | in tree until | check, plan, diff | apply, rollback | our manager |\n|---|---|---|---|---|\n")
 	for _, p := range migratable() {
-		fmt.Fprintf(&b, "| %s | 1.%d | %s | %s | %s |\n", shortNames[p.Name], p.LastInTree, span(component.Oldest, p.LastInTree), triedWords(p), ownWords(p))
+		fmt.Fprintf(&b, "| %s | 1.%d | %s | %s | %s |\n", cloudprovider.ShortName(p.Name), p.LastInTree, span(component.Oldest, p.LastInTree), triedWords(p), ownWords(p))
 	}
 	first, last := proven.Minors()
 	ours, _ := cloudprovider.OwnImage(cloudprovider.AWS, first)
@@ -173,7 +169,16 @@ func supportMatrix() string {
 	b.WriteString("# Support matrix\n\nGenerated from the catalogue (`internal/catalogue`, `ccm/proven`); do not edit. What \"tried\" means is a test of the lab that this page's test names.\n" +
 		"Which kinds of control plane were tried is in [known limits](../explanation/known-limits.md#which-shapes-were-tried).\n\n## Providers\n\n")
 	b.WriteString(providerTable())
-	b.WriteString("\nAWS, OpenStack and vSphere are read (`--cloud`) and asked about each node (`--prove`) through the provider's program. For the others [CLOUD-001](checks.md#cloud-001) has to be accepted.\n")
+	var read, unread []string
+	for _, p := range migratable() {
+		if _, ok := cloudprovider.InventoryOf(p.Name); ok {
+			read = append(read, p.Name)
+		} else {
+			unread = append(unread, p.Name)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s are read (`--cloud`) and asked about each node (`--prove`) through the provider's program. For %s [CLOUD-001](checks.md#cloud-001) has to be accepted.\n",
+		cloudprovider.Enumerate("and", read), cloudprovider.Enumerate("and", unread))
 	b.WriteString("\n## Which manager a plan takes\n\n")
 	b.WriteString(managerTable())
 	b.WriteString("\n## API servers that ours was run against\n\nThe first and the last minor are the ends of its range. `make skew` runs all of them.\n\n| program | kube-apiserver |\n|---|---|\n")
@@ -193,7 +198,7 @@ func supportMatrix() string {
 		"| provider | built in until | binary | images | from |\n|---|---|---|---|---|\n")
 	for _, p := range migratable() {
 		if c := p.Credentials; c != nil {
-			fmt.Fprintf(&b, "| %s | 1.%d | `%s` | `%s` | `%s` |\n", shortNames[p.Name], c.LastInTree, c.Binary, strings.Join(c.MatchImages, "`, `"), c.Source)
+			fmt.Fprintf(&b, "| %s | 1.%d | `%s` | `%s` | `%s` |\n", cloudprovider.ShortName(p.Name), c.LastInTree, c.Binary, strings.Join(c.MatchImages, "`, `"), c.Source)
 		}
 	}
 	return b.String()
@@ -236,17 +241,17 @@ func yes(is bool) string {
 // managerTable says for each value of --image what it stands for.
 func managerTable() string {
 	first, last := proven.Minors()
-	var byDefault, others []string
+	var byDefault []string
+	var others []string // names of providers
 	for _, name := range cloudprovider.OwnProviders() {
 		if isDefault(name) {
-			byDefault = append(byDefault, shortNames[name])
+			byDefault = append(byDefault, cloudprovider.ShortName(name))
 		} else {
-			others = append(others, shortNames[name])
+			others = append(others, name)
 		}
 	}
 	image, _ := cloudprovider.OwnImage(cloudprovider.AWS, first)
-	end := len(others) - 1
-	otherClouds := strings.Join(others[:end], ", ") + " and " + others[end]
+	otherClouds := cloudprovider.Enumerate("and", others)
 	return fmt.Sprintf(`| %[1]s | provider and cluster | built from | version skew policy of Kubernetes | fence |
 |---|---|---|---|---|
 | not given | %[2]s, %[4]s | k8s.io/cloud-provider 0.%[5]d, ours | not covered below 1.%[5]d: it is newer than the API server; [tests](#api-servers-that-ours-was-run-against) take its place | yes |
@@ -263,7 +268,7 @@ func officialTable() string {
 	b.WriteString("| Kubernetes |")
 	repositories := map[string][]string{}
 	for _, p := range migratable() {
-		fmt.Fprintf(&b, " %s |", shortNames[p.Name])
+		fmt.Fprintf(&b, " %s |", cloudprovider.ShortName(p.Name))
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(migratable())) + "\n")
 	for minor := component.Oldest; minor <= component.Newest; minor++ {
@@ -280,7 +285,7 @@ func officialTable() string {
 	}
 	b.WriteString("\n")
 	for _, p := range migratable() {
-		fmt.Fprintf(&b, "- %s: `%s`\n", shortNames[p.Name], strings.Join(repositories[p.Name], "`, later `"))
+		fmt.Fprintf(&b, "- %s: `%s`\n", cloudprovider.ShortName(p.Name), strings.Join(repositories[p.Name], "`, later `"))
 	}
 	return b.String()
 }

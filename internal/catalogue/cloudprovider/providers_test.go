@@ -40,12 +40,11 @@ func TestTheReadmeNamesTheLastVersionOfEachProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := map[string]string{AWS: "AWS", Azure: "Azure", GCE: "GCE", OpenStack: "OpenStack", VSphere: "vSphere"}
 	for _, p := range Providers() {
 		if p.Unsupported != "" {
 			continue
 		}
-		if want := fmt.Sprintf("%s 1.%d", words[p.Name], p.LastInTree); words[p.Name] == "" || !strings.Contains(string(readme), want) {
+		if want := fmt.Sprintf("%s 1.%d", ShortName(p.Name), p.LastInTree); ShortName(p.Name) == p.Name || !strings.Contains(string(readme), want) {
 			t.Errorf("%s: the README does not say %q", p.Name, want)
 		}
 	}

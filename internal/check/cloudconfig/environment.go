@@ -132,7 +132,7 @@ func lostVariables(
 	return missing
 }
 
-// lostAuthorities tells by which variable the new manager would get the files of authorities that the cloud config
+// lostAuthorities returns by which variable the new manager would get the files of authorities that the cloud config
 // names and a plan does not mount.
 func lostAuthorities(p facts.Instance, given map[string]bool, failing *findings.Problems) (missing []string) {
 	if p.Host.CloudConfig == nil || given["SSL_CERT_FILE"] {
@@ -251,8 +251,8 @@ func halfConfigs(configs []configured) findings.Problems {
 	return out
 }
 
-// halfElsewhere tells what a config lacks to spare its provider the question for its own instance, and whether it has a
-// part of it.
+// halfElsewhere returns what a config lacks to spare its provider the question for its own instance, and whether it has
+// a part of it.
 func halfElsewhere(c configured) (missing []string, partly bool) {
 	vpc, subnet := c.has("Global.VPC"), c.has("Global.SubnetID") || c.has("Global.RoleARN")
 	cluster := c.has("Global.KubernetesClusterID") || c.has("Global.KubernetesClusterTag")

@@ -99,7 +99,7 @@ const (
 	nameLost
 )
 
-// keptNames tells for the nodes whose kubelets were read what becomes of their names.
+// keptNames returns what becomes of the names of nodes whose kubelets were read.
 func keptNames(f facts.Facts) map[string]naming {
 	cloud := f.CloudName()
 	out := map[string]naming{}

@@ -239,7 +239,7 @@ func judgeOrder(
 	), unclear
 }
 
-// whoLeaves tells which components of a name leave a plugin to CSI and which do not, and of which it is not known.
+// whoLeaves returns which components of a name leave a plugin to CSI and which do not, and of which it is not known.
 func whoLeaves(
 	f facts.Facts,
 	plugin cloudprovider.VolumePlugin,

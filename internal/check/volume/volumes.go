@@ -63,7 +63,7 @@ func storage(f facts.Facts, parts ...string) (*v1.Volumes, v1.Finding, bool) {
 	return f.Volumes, v1.Finding{}, true
 }
 
-// MountsOf tells how many volumes each plugin or driver has in use on a node; drivers count under their own name.
+// MountsOf returns how many volumes each plugin or driver has in use on a node; drivers count under their own name.
 func MountsOf(n v1.Node) map[string]int {
 	out := map[string]int{}
 	for _, v := range n.VolumesInUse {

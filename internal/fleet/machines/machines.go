@@ -2,7 +2,7 @@
 // them do. It also decides which MachineDeployment may be restarted next.
 //
 // Machines, MachineSets and MachineDeployments are those of machine-controller (cluster.k8s.io/v1alpha1, in the user
-// cluster). Look gathers Facts and Observe judges them; Observe is pure. Restarter carries out what Next, pure as well,
+// cluster). Look gathers Facts and Observe judges them; Observe is pure. Restarter executes what Next, pure as well,
 // allows.
 //
 // A machine counts as migrated by its Node, never by what its annotations promise:

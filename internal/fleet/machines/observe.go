@@ -279,7 +279,7 @@ func newLiveObjects(f Facts) *liveObjects {
 	return w
 }
 
-// isNewerSet tells which of two MachineSets stands for the newer template.
+// isNewerSet reports whether a MachineSet stands for a newer template than another.
 func isNewerSet(s, than *MachineSet) bool {
 	if than == nil || s.Revision != than.Revision {
 		return than == nil || s.Revision > than.Revision

@@ -57,7 +57,7 @@ func TestTheFlagForImagesReachesThePlan(t *testing.T) {
 	}
 }
 
-// The rules take a Cluster for one of the only provider that has settings; what is carried out must not be another cluster's.
+// The rules take a Cluster for one of the only provider that has settings; what is executed must not be another cluster's.
 func TestTheProviderOfAClusterIsTheOneThatTheRulesJudge(t *testing.T) {
 	for want, cloud := range map[string]kubermaticv1.CloudSpec{
 		"aws":       {AWS: &kubermaticv1.ProviderSpec{}},

@@ -321,7 +321,7 @@ func (c *clusters) Changed(ctx context.Context) <-chan struct{} {
 	return l
 }
 
-// checkCaches tells why the caches are not complete.
+// checkCaches returns why the caches are not complete.
 func (c *clusters) checkCaches() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -428,7 +428,7 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 			err := op.jobs.guard(t.Name, "watch", func() error {
 				return machines.Watch(ctx, t, func() { op.machinesChanged(t) })
 			})
-			op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.watched = false })
+			op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.watched = false })
 			if err == nil {
 				wait = op.Limits.Retry
 			} else if ctx.Err() == nil {
@@ -451,7 +451,7 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 // told.
 func (op *Operator) machinesChanged(t Target) {
 	news := false
-	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+	op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		news = !r.watched || !r.changed.After(r.looked)
 		r.watched = true
 		if news {

@@ -479,7 +479,7 @@ func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) 
 		return false, fmt.Errorf("writing conditions: %w", err)
 	}
 	op.Metrics.wrote()
-	op.memory.withState(o.Cluster.Name, "", func(r *clusterState) {
+	op.states.withState(o.Cluster.Name, "", func(r *clusterState) {
 		r.written.wrote(o.Group,
 			o.Cluster.ResourceVersion, now)
 	})

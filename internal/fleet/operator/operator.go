@@ -37,14 +37,14 @@ type Operator struct {
 	clusters    *clusters
 	deployments *deployments
 	queue       workqueue.TypedRateLimitingInterface[string]
-	memory      *stateCache
+	states      *stateCache
 	runs        *runs
 	watches     *watches
 	looks       looks
 	// leading is open while Lead runs: what is enqueued before that is dropped.
-	leading atomic.Bool
-	jobs    jobs
-	pulse   heartbeat
+	leading   atomic.Bool
+	jobs      jobs
+	heartbeat heartbeat
 }
 
 // New returns an operator that does nothing yet.
@@ -54,7 +54,7 @@ func New(o Options) (*Operator, error) {
 	}
 	op := &Operator{
 		Options: o,
-		memory:  newStateCache(),
+		states:  newStateCache(),
 		runs:    newRuns(o.MaxParallel, o.StallAfter, time.Now),
 		watches: newWatches(o.MaxWatches),
 	}
@@ -63,7 +63,7 @@ func New(o Options) (*Operator, error) {
 	)
 	op.clusters = newClusters(&o, op.enqueueCluster)
 	op.jobs = jobs{Options: &op.Options, clusters: op.clusters, queue: op.queue}
-	op.looks = looks{&op.Options, &op.jobs, op.memory, newLookLimiter(o.Looks)}
+	op.looks = looks{&op.Options, &op.jobs, op.states, newLookLimiter(o.Looks)}
 	op.deployments = newDeployments(o.Kube, op.changedIn, op.clusters.namespaces)
 	o.Metrics.watch(op)
 	return op, nil
@@ -122,9 +122,9 @@ func (op *Operator) work(ctx, acting context.Context, worker int) {
 			return
 		}
 		begun := time.Now()
-		op.pulse.markBusy(worker, begun)
+		op.heartbeat.markBusy(worker, begun)
 		err := op.jobs.guard(name, "decision", func() error { return op.reconcile(acting, name) })
-		op.pulse.markIdle(worker)
+		op.heartbeat.markIdle(worker)
 		op.Metrics.reconciled(time.Since(begun), err)
 		if err != nil && ctx.Err() == nil {
 			op.Log.Error(err, "A cluster could not be reconciled and is tried again", "cluster", name)
@@ -173,7 +173,7 @@ func (op *Operator) changedIn(namespace string) {
 
 func (op *Operator) hasSynced() bool { return op.Ready() == nil }
 
-// Ready tells why this operator could not do its work: a cache is not complete, or the seed does not serve Clusters.
+// Ready returns why this operator could not do its work: a cache is not complete, or the seed does not serve Clusters.
 func (op *Operator) Ready() error {
 	if err := op.clusters.checkCaches(); err != nil {
 		return err
@@ -190,7 +190,7 @@ const stuckWorker = 2 * time.Minute
 // Alive reports whether a worker has been busy with one cluster for far too long, so that the process has to be
 // restarted.
 func (op *Operator) Alive() error {
-	if since, stuck := op.pulse.oldest(); stuck && time.Since(since) > stuckWorker {
+	if since, stuck := op.heartbeat.oldest(); stuck && time.Since(since) > stuckWorker {
 		return fmt.Errorf("a worker has been at one cluster since %s", since.UTC().Format(time.RFC3339))
 	}
 	return nil

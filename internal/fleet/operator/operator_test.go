@@ -452,8 +452,8 @@ func TestADeletedClusterLeavesNothingBehind(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if n, waiting := w.Operator.runs.counts(); n+waiting != 0 || len(w.memory.records) != 0 {
-			t.Errorf("%d runs, %d that wait, %d records", n, waiting, len(w.memory.records))
+		if n, waiting := w.Operator.runs.counts(); n+waiting != 0 || len(w.states.records) != 0 {
+			t.Errorf("%d runs, %d that wait, %d records", n, waiting, len(w.states.records))
 		}
 		families, err := w.Metrics.Registry.Gather()
 		if err != nil {
@@ -569,7 +569,7 @@ func TestANewLeaderTakesNoRestartForUnwanted(t *testing.T) {
 		w.until("a", kubermaticv1.PhaseMachines, time.Minute)
 		for range 3 {
 			w.end()
-			w.memory = newStateCache()
+			w.states = newStateCache()
 			w.begin(w.t.Context())
 			<-time.After(5 * time.Minute)
 			synctest.Wait()
@@ -612,12 +612,12 @@ func TestAWorkerThatHangsFailsTheHealthOfTheProcess(t *testing.T) {
 		if err := w.Alive(); err != nil {
 			t.Errorf("an idle operator says %v", err)
 		}
-		w.pulse.markBusy(0, time.Now())
+		w.heartbeat.markBusy(0, time.Now())
 		<-time.After(stuckWorker + time.Second)
 		if w.Alive() == nil {
 			t.Error("a worker that is stuck is not noticed")
 		}
-		w.pulse.markIdle(0)
+		w.heartbeat.markIdle(0)
 	})
 }
 

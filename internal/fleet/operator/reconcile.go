@@ -32,7 +32,7 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 	main := op.mainOf(found)
 	if op.isUnreadable(main) {
 		op.runs.forgetWaiting(name)
-		op.memory.giveBack(name)
+		op.states.giveBack(name)
 		return nil
 	}
 	if op.isAnothers(main) {
@@ -82,7 +82,7 @@ func (op *Operator) isAnothers(main view.Object) bool {
 	if by := c.Annotations[kubermaticv1.AnnotationOperator]; op.Installation != "" && by != op.Installation {
 		holder = by
 	}
-	op.memory.withState(c.Name, "", func(r *clusterState) { news, r.holder = r.holder != holder, holder })
+	op.states.withState(c.Name, "", func(r *clusterState) { news, r.holder = r.holder != holder, holder })
 	if holder == "" {
 		return false
 	}
@@ -124,7 +124,7 @@ func (op *Operator) claim(ctx context.Context, o view.Object) error {
 	case err != nil:
 		return fmt.Errorf("claiming the cluster: %w", err)
 	}
-	op.memory.withState(o.Cluster.Name, "", func(r *clusterState) {
+	op.states.withState(o.Cluster.Name, "", func(r *clusterState) {
 		r.written.wrote(o.Group,
 			o.Cluster.ResourceVersion, now)
 	})
@@ -135,7 +135,7 @@ func (op *Operator) claim(ctx context.Context, o view.Object) error {
 // latest puts what was last written in the place of what the cache still shows.
 func (op *Operator) latest(found []view.Object) {
 	for i, o := range found {
-		op.memory.withState(o.Cluster.Name, "",
+		op.states.withState(o.Cluster.Name, "",
 			func(r *clusterState) { found[i].Cluster = r.written.latest(o.Group, o.Cluster) })
 	}
 }
@@ -177,7 +177,7 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 		out.Journal = state.Journal{Known: true}
 		return out
 	}
-	op.memory.withState(c.Name, c.UID, func(r *clusterState) {
+	op.states.withState(c.Name, c.UID, func(r *clusterState) {
 		// what blocked it may have been repaired
 		if r.run.Outcome == state.Blocked && (c.Generation != r.generation || confirmationOf(c) != r.confirmed) {
 			r.run.Ended = time.Time{}
@@ -197,7 +197,7 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 		op.runs.stop(c.Name)
 	}
 	if w.Forget {
-		op.memory.withKnownState(c.Name, c.UID, func(r *clusterState) {
+		op.states.withKnownState(c.Name, c.UID, func(r *clusterState) {
 			if !r.run.Active {
 				r.run = state.Run{}
 			}
@@ -227,7 +227,7 @@ func (op *Operator) startBackground(ctx context.Context, t Target, w state.Work)
 		op.watches.stop(t.Name)
 	}
 	looking := false // through the connections that would be closed
-	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { looking = r.looking })
+	op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { looking = r.looking })
 	if w.Close && !looking {
 		op.Engine.Close(t)
 	}
@@ -242,7 +242,7 @@ func (op *Operator) startBackground(ctx context.Context, t Target, w state.Work)
 // forgetCluster ends everything about a cluster that is no more.
 func (op *Operator) forgetCluster(name string) {
 	op.stopCluster(name)
-	op.memory.forget(name)
+	op.states.forget(name)
 }
 
 // stopCluster ends what is under way for a cluster, and says nothing of it any longer.
@@ -251,5 +251,5 @@ func (op *Operator) stopCluster(name string) {
 	op.runs.stop(name)
 	op.watches.stop(name)
 	op.Metrics.forget(name)
-	op.memory.giveBack(name)
+	op.states.giveBack(name)
 }

@@ -206,7 +206,7 @@ func TestAPlanThatIsNotTheConfirmedOneBlocksUntilItIsConfirmedAnew(t *testing.T)
 		}
 		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
 		if _, there := w.read("a").Annotations[kubermaticv1.AnnotationPlan]; there {
-			t.Error("what was confirmed is still there when it was carried out")
+			t.Error("what was confirmed is still there when it was executed")
 		}
 	})
 }

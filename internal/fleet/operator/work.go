@@ -144,7 +144,7 @@ func outcome(err error) (state.Outcome, string) {
 const confirmAnew = "; read it again and confirm it on the operator's page, or remove the annotation " + kubermaticv1.AnnotationPlan +
 	" from the Cluster, and the operator starts with its own plan"
 
-// isUnreachable tells the errors that pass when an API server answers again, or its credentials do.
+// isUnreachable reports whether an error passes when an API server answers again, or its credentials do.
 func isUnreachable(err error) bool {
 	var backoff *userclusters.BackoffError
 	var wire net.Error
@@ -182,7 +182,7 @@ func findings(e *hosted.BlockedError) string {
 // startRun starts a run of the engine, if there is a place for it.
 func (op *Operator) startRun(ctx context.Context, t Target, d state.Decision) {
 	var halfway bool
-	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+	op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		halfway = r.journal.Handover == state.Begun || r.journal.Finish == state.Begun || d.Work.Back
 	})
 	admitted, ok := op.runs.admit(t.Name, halfway, d.Work.Run, d.Work.Back)
@@ -190,7 +190,7 @@ func (op *Operator) startRun(ctx context.Context, t Target, d state.Decision) {
 		return
 	}
 	op.runs.belong(t.Name, t.Group)
-	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+	op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		r.generation, r.confirmed = t.Cluster.Generation, confirmationOf(t.Cluster)
 		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
 		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = "", 0, 0, ""
@@ -220,7 +220,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	}
 	journal, readErr := op.looks.journal(ctx, t)
 	op.Metrics.runEnded(r.part, r.back, result, time.Since(begun))
-	op.memory.withKnownState(t.Name, t.Cluster.UID, func(rec *clusterState) {
+	op.states.withKnownState(t.Name, t.Cluster.UID, func(rec *clusterState) {
 		recordOutcome(&rec.run, result, message)
 		if readErr != nil {
 			rec.journal.Known, rec.journal.At = false, time.Time{}
@@ -268,7 +268,7 @@ func recordOutcome(r *state.Run, result state.Outcome, message string) {
 // heard notes what the engine tells of a run.
 func (op *Operator) heard(t Target, e step.Event) {
 	news := false
-	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+	op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		if !r.run.Active {
 			return
 		}
@@ -291,14 +291,14 @@ func (op *Operator) heard(t Target, e step.Event) {
 type looks struct {
 	*Options
 	jobs    *jobs
-	memory  *stateCache
+	states  *stateCache
 	limiter lookLimiter
 }
 
 // startLooks looks at what is due, one thing after the other, unless a look is under way.
 func (l *looks) startLooks(ctx context.Context, t Target, w state.Work) {
 	begin, failing := false, false
-	l.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+	l.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		begin, failing = !r.looking, r.owners.Failures+r.parts.Failures+r.machines.Failures > 0
 		r.looking = true
 	})
@@ -307,7 +307,7 @@ func (l *looks) startLooks(ctx context.Context, t Target, w state.Work) {
 	}
 	l.jobs.start(t.Name, "look", func() {
 		defer l.jobs.queue.Add(t.Name)
-		defer l.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.looking = false })
+		defer l.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.looking = false })
 		if leave := l.limiter.enter(ctx, failing); leave != nil {
 			defer leave()
 			l.see(ctx, t, w)
@@ -318,7 +318,7 @@ func (l *looks) startLooks(ctx context.Context, t Target, w state.Work) {
 func (l *looks) see(ctx context.Context, t Target, w state.Work) {
 	if w.Journal {
 		journal, err := l.journal(ctx, t)
-		l.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+		l.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 			if err != nil {
 				r.journal.At, r.journal.Error = time.Now(), shownError(err)
 				return
@@ -383,13 +383,13 @@ func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 	case !asked.Wanted:
 	case !ready:
 		asked.Hold = "the owners of the loops and the parts around machines have to be looked at before a machine is replaced"
-	case !l.memory.claimRestartSlot(t.Name, l.MaxParallelMachines):
+	case !l.states.claimRestartSlot(t.Name, l.MaxParallelMachines):
 		asked.Hold = fmt.Sprintf(
 			"one of the %d places for clusters whose machines are restarted at a time (--max-parallel-machines) has to become free",
 			l.MaxParallelMachines,
 		)
 	}
-	l.memory.withKnownState(
+	l.states.withKnownState(
 		t.Name,
 		t.Cluster.UID,
 		func(r *clusterState) { asked.Parts, asked.CCMReady = r.parts, r.owners.AllExternal() },
@@ -433,7 +433,7 @@ func (l *looks) readAndRecord(
 ) {
 	err := l.jobs.bounded(ctx, t.Name, what, look)
 	l.Metrics.looked(what, err)
-	l.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+	l.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		seen := keep(r, err == nil)
 		note(seen, time.Now(), err)
 		if seen.Failures == 1 {
@@ -456,7 +456,7 @@ func (l *looks) journal(ctx context.Context, t Target) (state.Journal, error) {
 // annotate does what the mutating webhook has missed.
 func (op *Operator) annotate(ctx context.Context, t Target) {
 	begin := false
-	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { begin, r.annotating = !r.annotating, true })
+	op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { begin, r.annotating = !r.annotating, true })
 	if !begin {
 		return
 	}
@@ -466,7 +466,7 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 			written, err = op.Rules.Repair(ctx, t.Group, t.Cluster)
 			return err
 		})
-		op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.annotating = false })
+		op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.annotating = false })
 		if err != nil {
 			op.Log.Error(err, "The annotations of a cluster could not be written", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)
@@ -483,7 +483,7 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 // cluster is another one.
 func (op *Operator) unconfirm(ctx context.Context, t Target) {
 	begin := false
-	op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+	op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		begin,
 			r.unconfirming = !r.unconfirming, true
 	})
@@ -500,7 +500,7 @@ func (op *Operator) unconfirm(ctx context.Context, t Target) {
 				Apply(ctx, op.Dynamic, fieldManager)
 			return err
 		})
-		op.memory.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.unconfirming = false })
+		op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) { r.unconfirming = false })
 		if err != nil && !objects.IsStale(err) {
 			op.Log.Error(err, "The annotation of a plan that was begun could not be taken off", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)

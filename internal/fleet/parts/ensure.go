@@ -142,7 +142,7 @@ func (r *Result) addCSIMessage(format string, args ...any) {
 	r.CSIMessage += fmt.Sprintf(format, args...)
 }
 
-// managerGates tells which feature gates kube-controller-manager runs with.
+// managerGates returns which feature gates kube-controller-manager runs with.
 func (p Parts) managerGates(ctx context.Context) (func(string) bool, error) {
 	const name = "controller-manager"
 	d, err := p.Seed.Dynamic.Resource(deploymentsResource).Namespace(p.Namespace).Get(ctx, name, metav1.GetOptions{})

@@ -21,8 +21,9 @@ const (
 	driverInUse      = "CSI addon is in use or unknown state "
 )
 
-// Judge tells why a write of a Cluster is refused; before is nil for a new one. It judges only what the write changes.
-// A rule that is newer than an object does not prevent writes to it, and no rule prevents the deletion of a Cluster.
+// Judge returns why a write of a Cluster is refused; before is nil for a new one. It judges only what the write
+// changes. A rule that is newer than an object does not prevent writes to it, and no rule prevents the deletion of a
+// Cluster.
 func Judge(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	if after.DeletionTimestamp != nil {
 		return nil
@@ -192,7 +193,7 @@ func isMigrating(before, after *kubermatic.Cluster) bool {
 	return begins || after.External() && (before.NeedsMigration() || after.NeedsMigration())
 }
 
-// versionsInMigration: what a plan was made for must still be there when it is carried out.
+// versionsInMigration: what a plan was made for must still be there when it is executed.
 func versionsInMigration(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 	if before.Spec.Version == after.Spec.Version || !isMigrating(before, after) {
 		return nil

@@ -6,7 +6,7 @@ import (
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
 
-// Part is a part of a migration that the engine carries out, as hosted.Part.
+// Part is a part of a migration that the engine executes, as hosted.Part.
 type Part string
 
 // The parts, in order. NoPart is none.

@@ -178,7 +178,7 @@ func (j *judge) finish() (verdict, bool) {
 	if j.Run.Outcome == Blocked && !j.Run.Active {
 		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
 	}
-	return verdict{kubermaticv1.PhaseFinish, j.told("the in-tree provider is being taken out of the control plane")}, true
+	return verdict{kubermaticv1.PhaseFinish, j.told("the in-tree provider is being removed from the control plane")}, true
 }
 
 // run asks for a run of a part, once its time has come.

@@ -43,7 +43,7 @@ type Work struct {
 	Unconfirm bool
 	// Journal is that the journals have to be read.
 	Journal bool
-	// Run is the part that the engine should be carrying out; Back that Handover should be taken back.
+	// Run is the part that the engine should be executing; Back that Handover should be taken back.
 	Run  Part
 	Back bool
 	// Stop is that a run under way should end between two steps.

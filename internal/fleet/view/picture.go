@@ -191,8 +191,8 @@ func (a axis) percentAt(t time.Time) float64 {
 	return places(100 * min(1, max(0, float64(t.Sub(a.from))/float64(length))))
 }
 
-// isStrange tells a time that no migration has. Others write the times of journals and events. One of the year 9999
-// would leave nothing of the rest to be seen.
+// isStrange reports whether no migration has a time. Others write the times of journals and events. One of the year
+// 9999 would leave nothing of the rest to be seen.
 func isStrange(t, now time.Time) bool {
 	return t.IsZero() || now.Sub(t).Abs() > maxAge
 }

@@ -61,11 +61,11 @@ type Next struct {
 type memberState int
 
 const (
-	fateToDo memberState = iota
-	fateRunning
-	fateDone
-	fateFailed
-	fateSkipped
+	memberToDo memberState = iota
+	memberRunning
+	memberDone
+	memberFailed
+	memberSkipped
 )
 
 // Next decides what to do now, given the rows as they are. It starts nothing beyond the wave under way, nothing while a
@@ -84,11 +84,11 @@ func (r Rollout) Next(rows []v1.FleetCluster, started Started, now time.Time) Ne
 		for _, m := range wave.Clusters {
 			f, reason, at := r.stateOf(m, byKey, started, now)
 			n.count(m, f, reason)
-			open = open || f == fateToDo || f == fateRunning
-			if f == fateDone && at.After(ended) {
+			open = open || f == memberToDo || f == memberRunning
+			if f == memberDone && at.After(ended) {
 				ended = at
 			}
-			if f == fateToDo && (n.Wave == 0 || n.Wave == wave.Number) {
+			if f == memberToDo && (n.Wave == 0 || n.Wave == wave.Number) {
 				todo = append(todo, m)
 			}
 		}
@@ -121,16 +121,16 @@ func (r Rollout) start(n *Next, todo []v1.FleetMember, last, now time.Time) {
 
 func (n *Next) count(m v1.FleetMember, f memberState, reason string) {
 	switch f {
-	case fateToDo:
+	case memberToDo:
 		n.ToDo++
-	case fateRunning:
+	case memberRunning:
 		n.Running++
 		n.RunningNames = append(n.RunningNames, m.Name)
-	case fateDone:
+	case memberDone:
 		n.Done++
-	case fateFailed:
+	case memberFailed:
 		n.Failed = append(n.Failed, v1.FleetLeft{Name: m.Name, Group: m.Group, Reason: reason})
-	case fateSkipped:
+	case memberSkipped:
 		n.Skipped++
 		n.Left = append(n.Left, v1.FleetLeft{Name: m.Name, Group: m.Group, Reason: reason})
 	}
@@ -146,13 +146,13 @@ func (r Rollout) stateOf(
 	key := Key{Group: m.Group, Name: m.Name}
 	row, there := rows[key]
 	if !there {
-		return fateSkipped, "it was deleted", time.Time{}
+		return memberSkipped, "it was deleted", time.Time{}
 	}
-	patience := r.gracePeriod()
+	grace := r.gracePeriod()
 	begun, ours := started[key]
-	patient := ours && now.Before(begun.At.Add(patience))
+	inGrace := ours && now.Before(begun.At.Add(grace))
 	if begun.Error != "" {
-		return fateFailed, begun.Error, time.Time{}
+		return memberFailed, begun.Error, time.Time{}
 	}
 	switch row.Standing {
 	case v1.StandingCompleted:
@@ -160,34 +160,34 @@ func (r Rollout) stateOf(
 	case v1.StandingMigrating:
 		return r.underway(row, now)
 	case v1.StandingFailed:
-		return fateFailed, row.Message, time.Time{}
+		return memberFailed, row.Message, time.Time{}
 	case v1.StandingBlocked:
-		if patient || !row.Since.IsZero() && now.Before(row.Since.Add(patience)) {
-			return fateRunning, "", time.Time{}
+		if inGrace || !row.Since.IsZero() && now.Before(row.Since.Add(grace)) {
+			return memberRunning, "", time.Time{}
 		}
-		return fateFailed, "blocked: " + row.Message, time.Time{}
+		return memberFailed, "blocked: " + row.Message, time.Time{}
 	case v1.StandingNotEnabled:
-		return fresh(patient, ours, "it was enabled and was switched off since")
+		return fresh(inGrace, ours, "it was enabled and was switched off since")
 	case v1.StandingExternal:
-		return external(row, patient, ours)
+		return external(row, inGrace, ours)
 	}
-	return r.waiting(row, patient, ours, now)
+	return r.waiting(row, inGrace, ours, now)
 }
 
 // sound is the fate of a cluster that is done: what was done must hold.
 func (r Rollout) sound(row v1.FleetCluster) (memberState, string, time.Time) {
 	if row.Owners == OwnersBoth || row.Owners == OwnersNobody || row.Owners == OwnersInTree {
-		return fateFailed, fmt.Sprintf("it was done, and now %s runs the cloud loops", map[string]string{
+		return memberFailed, fmt.Sprintf("it was done, and now %s runs the cloud loops", map[string]string{
 			OwnersBoth: "more than one manager", OwnersNobody: "no manager", OwnersInTree: component.KCM}[row.Owners]), time.Time{}
 	}
 	if r.Options.Until == UntilHandover { // its phase goes on changing
 		for _, c := range row.Conditions {
 			if c.Type == string(kubermaticv1.ConditionCCMReady) {
-				return fateDone, "", c.Since
+				return memberDone, "", c.Since
 			}
 		}
 	}
-	return fateDone, "", row.Since
+	return memberDone, "", row.Since
 }
 
 func (r Rollout) underway(row v1.FleetCluster, now time.Time) (memberState, string, time.Time) {
@@ -196,9 +196,9 @@ func (r Rollout) underway(row v1.FleetCluster, now time.Time) (memberState, stri
 	case r.Options.Until == UntilHandover && later:
 		return r.sound(row)
 	case row.Stuck != "" && !r.isInGracePeriod(now):
-		return fateFailed, row.Stuck, time.Time{}
+		return memberFailed, row.Stuck, time.Time{}
 	}
-	return fateRunning, "", time.Time{}
+	return memberRunning, "", time.Time{}
 }
 
 // isInGracePeriod reports whether a cluster that is stuck may be one that was repaired just now.
@@ -211,46 +211,46 @@ func (r Rollout) gracePeriod() time.Duration {
 }
 
 // fresh is the fate of a cluster on whose object nothing is to be seen of what this process did to it.
-func fresh(patient, ours bool, reason string) (memberState, string, time.Time) {
+func fresh(inGrace, ours bool, reason string) (memberState, string, time.Time) {
 	switch {
-	case patient:
-		return fateRunning, "", time.Time{}
+	case inGrace:
+		return memberRunning, "", time.Time{}
 	case ours:
-		return fateFailed, reason, time.Time{}
+		return memberFailed, reason, time.Time{}
 	}
-	return fateToDo, "", time.Time{}
+	return memberToDo, "", time.Time{}
 }
 
 // external is the state of a cluster that is enabled, and of which nothing says that it has to be migrated. No webhook
 // and no operator has seen it yet, or it has no in-tree provider.
-func external(row v1.FleetCluster, patient, ours bool) (memberState, string, time.Time) {
+func external(row v1.FleetCluster, inGrace, ours bool) (memberState, string, time.Time) {
 	looked := row.Phase != "" && !strings.Contains(row.Message, "is off")
 	switch {
 	case looked || !ours:
-		return fateDone, "", row.Since
-	case patient:
-		return fateRunning, "", time.Time{}
+		return memberDone, "", row.Since
+	case inGrace:
+		return memberRunning, "", time.Time{}
 	}
-	return fateFailed, unseen, time.Time{}
+	return memberFailed, unseen, time.Time{}
 }
 
 const unseen = "no operator has taken it up: see whether transplant-operator runs"
 
 // waiting is the fate of a cluster whose migration is asked for and does not go on.
-func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool, now time.Time) (memberState, string, time.Time) {
+func (r Rollout) waiting(row v1.FleetCluster, inGrace, ours bool, now time.Time) (memberState, string, time.Time) {
 	switch {
 	case row.Paused != "":
-		return fateSkipped, "it is paused: " + row.Paused, time.Time{}
+		return memberSkipped, "it is paused: " + row.Paused, time.Time{}
 	case row.Hold != "" && canRelease(row.Hold, r.Options) && !ours:
-		return fateToDo, "", time.Time{}
-	case row.Hold != "" && !patient:
-		return fateSkipped, "it is held: " + row.Hold, time.Time{}
+		return memberToDo, "", time.Time{}
+	case row.Hold != "" && !inGrace:
+		return memberSkipped, "it is held: " + row.Hold, time.Time{}
 	case row.Stuck != "" && !r.isInGracePeriod(now):
-		return fateFailed, row.Stuck, time.Time{}
-	case ours && !patient && isUnreported(row):
-		return fateFailed, unseen, time.Time{}
+		return memberFailed, row.Stuck, time.Time{}
+	case ours && !inGrace && isUnreported(row):
+		return memberFailed, unseen, time.Time{}
 	}
-	return fateRunning, "", time.Time{}
+	return memberRunning, "", time.Time{}
 }
 
 // isUnreported reports whether no operator has said anything since the cluster was enabled.

@@ -224,7 +224,7 @@ func TestARolloutGoesOnFromTheClustersThemselves(t *testing.T) {
 	}
 }
 
-// one is the fate of a single cluster of a rollout.
+// one is the state of a single cluster of a rollout.
 func one(o Object, start *Start, opts v1.FleetOptions) Next {
 	row := Row(o, false)
 	r := Rollout{Waves: []v1.FleetWave{{Number: 1, Upto: "100%", Clusters: []v1.FleetMember{member(row)}}}, Options: opts}
@@ -319,12 +319,12 @@ func TestAClusterThatIsStuckWhenTheCommandBeginsMayHaveBeenMended(t *testing.T) 
 	for _, phase := range []string{kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover} {
 		row := Row(cluster("a", enabled, in(phase, "", time.Hour), stuck), false)
 		r := Rollout{Waves: []v1.FleetWave{{Number: 1, Clusters: []v1.FleetMember{member(row)}}}, Options: options(), Begun: noon}
-		patience := r.gracePeriod()
-		if n := r.Next([]v1.FleetCluster{row}, nil, noon.Add(patience-time.Second)); n.Running != 1 || n.Finished {
-			t.Errorf("%s, before its patience is over: %+v", phase, n)
+		grace := r.gracePeriod()
+		if n := r.Next([]v1.FleetCluster{row}, nil, noon.Add(grace-time.Second)); n.Running != 1 || n.Finished {
+			t.Errorf("%s, before its grace is over: %+v", phase, n)
 		}
-		if n := r.Next([]v1.FleetCluster{row}, nil, noon.Add(patience)); len(n.Failed) != 1 || !n.Stopped {
-			t.Errorf("%s, when its patience is over: %+v", phase, n)
+		if n := r.Next([]v1.FleetCluster{row}, nil, noon.Add(grace)); len(n.Failed) != 1 || !n.Stopped {
+			t.Errorf("%s, when its grace is over: %+v", phase, n)
 		}
 	}
 }

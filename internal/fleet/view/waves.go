@@ -42,7 +42,7 @@ func CheckOptions(o v1.FleetOptions) error {
 		wrong = append(wrong, fmt.Sprintf("max failures %d: give 0 or more", o.MaxFailures))
 	}
 	if o.SoakSeconds < 0 || o.PatienceSeconds < 0 {
-		wrong = append(wrong, "soak and patience: give a duration of 0 or more")
+		wrong = append(wrong, "soak and grace: give a duration of 0 or more")
 	}
 	if o.Until != UntilCompleted && o.Until != UntilHandover {
 		wrong = append(wrong, fmt.Sprintf("until %q is not known: use %s or %s", o.Until, UntilCompleted, UntilHandover))

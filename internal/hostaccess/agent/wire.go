@@ -91,7 +91,8 @@ func Changes(method string) bool {
 	return method == MethodWrite || method == MethodRemove || method == MethodUnit
 }
 
-// keepsResult tells the methods whose results are kept: those that change something, or whose repetition could.
+// keepsResult reports whether the results of a method are kept: of those that change something, or whose repetition
+// could.
 func keepsResult(method string) bool {
 	return Changes(method) || method == MethodRun
 }

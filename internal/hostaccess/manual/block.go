@@ -99,13 +99,13 @@ func (c *change) commands(ctx context.Context, m *manual) ([]string, error) {
 // secret in it for a moment. A symbolic link stays, and leads to the new bytes.
 func (c *change) writing(ctx context.Context, m *manual) ([]string, error) {
 	dir := path.Dir(c.path)
-	beside := dir
+	parent := dir
 	if path.Base(dir) == "manifests" {
-		beside = path.Dir(dir)
+		parent = path.Dir(dir)
 	}
-	temp := path.Join(beside, ".transplant-"+path.Base(c.path)+".new")
+	temp := path.Join(parent, ".transplant-"+path.Base(c.path)+".new")
 	var out []string
-	for _, d := range []string{beside, dir} {
+	for _, d := range []string{parent, dir} {
 		switch _, err := m.List(ctx, d); {
 		case errors.Is(err, fs.ErrNotExist):
 			mode := "0755"

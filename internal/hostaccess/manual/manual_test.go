@@ -399,7 +399,7 @@ func TestAPurposeIsNoCommand(t *testing.T) {
 			t.Error("the file was not written")
 		}
 		if _, err := os.Stat(filepath.Join(o.hosts, "planted")); err == nil {
-			t.Errorf("the purpose %q was carried out:\n%s", purpose, o.blocks)
+			t.Errorf("the purpose %q was executed:\n%s", purpose, o.blocks)
 		}
 		if text := strings.Join(o.blocks, ""); strings.ContainsFunc(text, isHidden) || strings.Count(text, "for step roll") != 1 {
 			t.Errorf("what is printed holds what a terminal obeys: %q", text)

@@ -36,7 +36,7 @@ type podSession struct {
 	a    *access
 	node string
 	kind string
-	spec spec // what every pod of this carrier is; its name differs
+	spec spec // what every pod of this session is; its name differs
 
 	mu         sync.Mutex
 	pod        string // the pod that is there; empty when one has to be made
@@ -110,10 +110,10 @@ func (c *podSession) get(ctx context.Context) (*session, int, error) {
 	}
 }
 
-// hasSession reports whether there is a session. The carrier is locked.
+// hasSession reports whether there is a session. The session is locked.
 func (c *podSession) hasSession() bool { return c.session != nil && !c.session.isOver() }
 
-// beginOpening has a session opened, unless that is under way. The carrier is locked.
+// beginOpening has a session opened, unless that is under way. The session is locked.
 func (c *podSession) beginOpening() *opening {
 	c.failed = nil
 	if c.opening == nil {

@@ -71,9 +71,9 @@ func (c *remoteClock) translate(at time.Duration) time.Duration {
 
 // host is one node's machine.
 type host struct {
-	a    *access
-	name string
-	look *podSession
+	a      *access
+	name   string
+	reader *podSession
 
 	mu      sync.Mutex
 	grants  []*grant
@@ -94,13 +94,13 @@ var (
 
 func newHost(a *access, name string) *host {
 	s := spec{Namespace: a.Namespace, Node: name, Image: a.Image, Run: a.run, Idle: a.Idle}
-	return &host{a: a, name: name, look: newPodSession(a, name, s)}
+	return &host{a: a, name: name, reader: newPodSession(a, name, s)}
 }
 
 func (h *host) Name() string { return h.name }
 
 func (h *host) ReadFile(ctx context.Context, p string) (hostaccess.File, error) {
-	out, err := h.look.callAgent(ctx, agent.MethodRead, agent.Request{Path: p})
+	out, err := h.reader.callAgent(ctx, agent.MethodRead, agent.Request{Path: p})
 	if err != nil {
 		return hostaccess.File{}, err
 	}
@@ -108,33 +108,33 @@ func (h *host) ReadFile(ctx context.Context, p string) (hostaccess.File, error) 
 }
 
 func (h *host) List(ctx context.Context, dir string) ([]string, error) {
-	out, err := h.look.callAgent(ctx, agent.MethodList, agent.Request{Path: dir})
+	out, err := h.reader.callAgent(ctx, agent.MethodList, agent.Request{Path: dir})
 	return out.Names, err
 }
 
 func (h *host) Processes(ctx context.Context, component string) ([]v1.Process, error) {
-	out, err := h.look.callAgent(ctx, agent.MethodProcesses, agent.Request{Component: component})
+	out, err := h.reader.callAgent(ctx, agent.MethodProcesses, agent.Request{Component: component})
 	return out.Processes, err
 }
 
 func (h *host) Digest(ctx context.Context, p string) (string, fs.FileMode, error) {
-	out, err := h.look.callAgent(ctx, agent.MethodDigest, agent.Request{Path: p})
+	out, err := h.reader.callAgent(ctx, agent.MethodDigest, agent.Request{Path: p})
 	return out.SHA256, out.Mode, err
 }
 
 // Run starts one of the host's own programs with the rights to look and no others.
 func (h *host) Run(ctx context.Context, c hostaccess.Command) ([]byte, error) {
-	out, err := h.look.callAgent(ctx, agent.MethodRun, agent.Request{Command: &c})
+	out, err := h.reader.callAgent(ctx, agent.MethodRun, agent.Request{Command: &c})
 	return out.Data, err
 }
 
 func (h *host) Active(ctx context.Context, unit string) (bool, error) {
-	out, err := h.look.callAgent(ctx, agent.MethodActive, agent.Request{Unit: unit})
+	out, err := h.reader.callAgent(ctx, agent.MethodActive, agent.Request{Unit: unit})
 	return out.Active, err
 }
 
 func (h *host) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return h.look.dial(ctx, network, address)
+	return h.reader.dial(ctx, network, address)
 }
 
 func (h *host) WriteFile(ctx context.Context, p string, data []byte, mode fs.FileMode) error {
@@ -142,7 +142,7 @@ func (h *host) WriteFile(ctx context.Context, p string, data []byte, mode fs.Fil
 	if err != nil {
 		return err
 	}
-	_, err = g.carrier.callAgent(ctx, agent.MethodWrite, agent.Request{Path: inside, Data: data, Mode: mode})
+	_, err = g.session.callAgent(ctx, agent.MethodWrite, agent.Request{Path: inside, Data: data, Mode: mode})
 	return err
 }
 
@@ -151,7 +151,7 @@ func (h *host) Remove(ctx context.Context, p string) error {
 	if err != nil {
 		return err
 	}
-	_, err = g.carrier.callAgent(ctx, agent.MethodRemove, agent.Request{Path: inside})
+	_, err = g.session.callAgent(ctx, agent.MethodRemove, agent.Request{Path: inside})
 	return err
 }
 
@@ -200,7 +200,7 @@ func (h *host) unit(ctx context.Context, req agent.Request) error {
 	if g == nil {
 		return fmt.Errorf("%s of %s on host %s: %w", req.Verb, req.Unit, h.name, agent.ErrNotGranted)
 	}
-	_, err := g.carrier.callAgent(ctx, agent.MethodUnit, req)
+	_, err := g.session.callAgent(ctx, agent.MethodUnit, req)
 	return err
 }
 
@@ -211,7 +211,7 @@ const looks = 5
 func (h *host) Offset(ctx context.Context) (offset, uncertainty time.Duration, err error) {
 	for range looks {
 		asked := time.Now()
-		out, err := h.look.callAgent(ctx, agent.MethodHello, agent.Request{})
+		out, err := h.reader.callAgent(ctx, agent.MethodHello, agent.Request{})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -231,7 +231,7 @@ type grant struct {
 	need          hostaccess.Need
 	resolvedPaths map[string]string // where each granted path really is
 	spec          spec
-	carrier       *podSession
+	session       *podSession
 }
 
 // Grant makes a change pod for what is needed, and waits until it can be asked.
@@ -239,7 +239,7 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 	g := &grant{need: n, resolvedPaths: map[string]string{}}
 	var dirs []string
 	for _, p := range n.Write {
-		out, err := h.look.callAgent(ctx, agent.MethodPlace, agent.Request{Path: p})
+		out, err := h.reader.callAgent(ctx, agent.MethodPlace, agent.Request{Path: p})
 		if err != nil {
 			return nil, err
 		}
@@ -253,23 +253,23 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 		g.resolvedPaths[p] = out.Place.Path
 		dirs = append(dirs, out.Place.Dir)
 	}
-	h.look.mu.Lock()
-	s := h.look.spec
-	h.look.mu.Unlock()
+	h.reader.mu.Lock()
+	s := h.reader.spec
+	h.reader.mu.Unlock()
 	s.Change, s.Service, s.Purpose, s.Parts = true, n.Service, n.Purpose, outermost(dirs)
 	g.spec = s
-	if g.carrier = h.takeWarmPod(s); g.carrier == nil {
-		g.carrier = newPodSession(h.a, h.name, s)
+	if g.session = h.takeWarmPod(s); g.session == nil {
+		g.session = newPodSession(h.a, h.name, s)
 	}
 	limited, cancel := context.WithTimeout(ctx, h.a.Start+h.a.Look)
 	defer cancel()
-	if _, _, err := g.carrier.get(limited); err != nil {
+	if _, _, err := g.session.get(limited); err != nil {
 		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer stop()
 		if !errors.Is(err, syscall.ENOSPC) { // the host is there, and full
-			err = g.carrier.unreachable(ctx, limited, err)
+			err = g.session.unreachable(ctx, limited, err)
 		}
-		return nil, errors.Join(err, g.carrier.remove(clean))
+		return nil, errors.Join(err, g.session.remove(clean))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -284,7 +284,7 @@ func (h *host) release(ctx context.Context, g *grant) {
 	h.grants = slices.DeleteFunc(h.grants, func(other *grant) bool { return other == g })
 	h.mu.Unlock()
 	if h.a.Linger <= 0 {
-		h.remove(ctx, g.carrier)
+		h.remove(ctx, g.session)
 		return
 	}
 	h.putSpare(ctx, g)
@@ -303,7 +303,7 @@ func (h *host) remove(ctx context.Context, c *podSession) {
 // pod for each would take longer to start than the steps take.
 type warmPod struct {
 	spec    spec
-	carrier *podSession
+	session *podSession
 	timer   *time.Timer
 }
 
@@ -316,12 +316,12 @@ func (h *host) takeWarmPod(s spec) *podSession {
 		return nil
 	}
 	h.warmPod = nil
-	return p.carrier
+	return p.session
 }
 
 // putSpare keeps a change pod for a while; the one that was kept so far goes.
 func (h *host) putSpare(ctx context.Context, g *grant) {
-	p := &warmPod{spec: g.spec, carrier: g.carrier}
+	p := &warmPod{spec: g.spec, session: g.session}
 	h.mu.Lock()
 	older := h.warmPod
 	h.warmPod = p
@@ -332,12 +332,12 @@ func (h *host) putSpare(ctx context.Context, g *grant) {
 		}
 		h.mu.Unlock()
 		if h.a.living.Err() == nil { // else it went with everything else
-			h.remove(h.a.living, p.carrier)
+			h.remove(h.a.living, p.session)
 		}
 	})
 	h.mu.Unlock()
 	if older != nil && older.timer.Stop() {
-		h.remove(ctx, older.carrier)
+		h.remove(ctx, older.session)
 	}
 }
 

@@ -51,7 +51,7 @@ func (h *host) awaitTried(ctx context.Context, name string, uid types.UID, image
 	toldAt, told, last := time.Now(), "", ""
 	var since time.Time
 	for {
-		p, err := h.look.get1(ctx, name, uid)
+		p, err := h.reader.get1(ctx, name, uid)
 		if lost, ok := errors.AsType[*lostError](err); ok {
 			return fmt.Errorf("trying image %s on host %s: pod %s/%s: %w", image, h.name, h.a.Namespace, name, lost)
 		}
@@ -116,9 +116,9 @@ func Verdict(p *corev1.Pod) (started bool, why string, certain bool) {
 
 // tried is a pod of an image that may do nothing.
 func (h *host) tried(name, image string, command []string) *corev1.Pod {
-	h.look.mu.Lock()
-	s := h.look.spec
-	h.look.mu.Unlock()
+	h.reader.mu.Lock()
+	s := h.reader.spec
+	h.reader.mu.Unlock()
 	s.Name = name
 	h.a.mu.Lock()
 	s.Job = h.a.job

@@ -23,7 +23,7 @@ func TestAnAgentLivesWhileOtherHostsAreWaitedFor(t *testing.T) {
 	if took := time.Since(begun); took < 2*idle {
 		t.Fatalf("opening took %s: nobody was waited for", took)
 	}
-	look := hosts[0].(*host).look
+	look := hosts[0].(*host).reader
 	look.mu.Lock()
 	defer look.mu.Unlock()
 	if look.session == nil || look.session.isOver() || look.generation != 1 {
@@ -101,7 +101,7 @@ func TestAChangePodThatNobodyWaitsForAnyLongerIsNotMadeAnew(t *testing.T) {
 	c.mu.Lock()
 	c.pending = func(p *corev1.Pod) bool { return p.Labels[LabelAccess] == AccessChange }
 	c.mu.Unlock()
-	s := h.look.spec
+	s := h.reader.spec
 	s.Change, s.Parts = true, []string{"/etc/kubernetes"}
 	change := newPodSession(h.a, h.name, s)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -115,7 +115,7 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 		),
 	)
 	_ = a.each(ctx, len(all), func(ctx context.Context, i int) error {
-		_, _, _ = all[i].look.get(ctx) // a host that cannot be reached says so whenever it is asked
+		_, _, _ = all[i].reader.get(ctx) // a host that cannot be reached says so whenever it is asked
 		return nil
 	})
 	return hosts, a.close, ctx.Err()

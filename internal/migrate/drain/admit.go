@@ -33,16 +33,16 @@ func Admit(ctx context.Context, e *step.Env, s v1.Step, touched bool) (release f
 			s.Host,
 		)
 	}
-	told, beside := "", false
+	told, waits := "", false
 	look := func(ctx context.Context) (bool, error) {
 		before := e.NodeBudget.Busy()
 		ok, err := mayChange(ctx, e, s, node, touched, &told)
-		beside = before || e.NodeBudget.Busy()
+		waits = before || e.NodeBudget.Busy()
 		return ok, err
 	}
 	err = e.Poll(ctx, BudgetWait, budgetInterval, look)
 	// other steps of the batch, each of which ends by itself, and may have done so right after the last look
-	for errors.Is(err, step.ErrTimedOut) && beside {
+	for errors.Is(err, step.ErrTimedOut) && waits {
 		err = e.Poll(ctx, BudgetWait, budgetInterval, look)
 	}
 	if errors.Is(err, step.ErrTimedOut) {

@@ -93,7 +93,7 @@ func inTreeVolumeOf(ctx context.Context, e *step.Env, p *corev1.Pod) (string, er
 	return "", nil
 }
 
-// isInTreeSource tells a volume of a plugin that was in the kubelet: the same as inTreePlugins.
+// isInTreeSource reports whether a volume is of a plugin that was in the kubelet: the same as inTreePlugins.
 func isInTreeSource(s corev1.PersistentVolumeSource) bool {
 	return s.AWSElasticBlockStore != nil || s.AzureDisk != nil || s.Cinder != nil || s.GCEPersistentDisk != nil ||
 		s.VsphereVolume != nil

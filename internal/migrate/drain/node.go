@@ -77,7 +77,7 @@ func PodsOn(ctx context.Context, e *step.Env, node string) ([]corev1.Pod, error)
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName != node }), nil
 }
 
-// IsOurs tells the pods through which this tool looks at hosts.
+// IsOurs reports whether a pod is one through which this tool looks at hosts.
 func IsOurs(p *corev1.Pod) bool {
 	return p.Labels["app.kubernetes.io/managed-by"] == "transplant" && p.Labels["transplant.dev/host-access"] != ""
 }

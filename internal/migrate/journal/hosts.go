@@ -29,12 +29,12 @@ func PlanHosts(doc v1.Journal) []string {
 	return slices.Compact(out)
 }
 
-// IsExcluded reports whether a host was taken out of a migration.
+// IsExcluded reports whether a host was excluded from a migration.
 func IsExcluded(doc v1.Journal, host string) bool {
 	return slices.ContainsFunc(doc.Without, func(h v1.HostOut) bool { return h.Name == host })
 }
 
-// Staying are the hosts that were not taken out of a migration.
+// Staying are the hosts that were not excluded from a migration.
 func Staying(doc v1.Journal, hosts []hostaccess.Host) []hostaccess.Host {
 	return slices.DeleteFunc(slices.Clone(hosts), func(h hostaccess.Host) bool { return IsExcluded(doc, h.Name()) })
 }

@@ -101,7 +101,7 @@ func TestTheJournalOfARunUnderWayIsNotReplaced(t *testing.T) {
 		replaced bool
 	}{
 		{"a run of which a step was begun", v1.RunApplying, begun, false}, {"a rollback", v1.RunRollingBack, begun, false}, {"a rollback of nothing", v1.RunRollingBack, nil, false},
-		{"a run of which no step was begun", v1.RunApplying, nil, true}, {"a run that was carried out", v1.RunApplied, begun, true}, {"one that was taken back", v1.RunRolledBack, begun, true},
+		{"a run of which no step was begun", v1.RunApplying, nil, true}, {"a run that was executed", v1.RunApplied, begun, true}, {"one that was taken back", v1.RunRolledBack, begun, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			kube, _ := apitest.New(t).Clients(t)

@@ -99,7 +99,7 @@ type trip func(*http.Request) (*http.Response, error)
 
 func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A renewal that was sent before the lock is given up may be carried out behind the last look at it.
+// A renewal that was sent before the lock is given up may be executed behind the last look at it.
 func TestALockWithALateRenewalIsGivenUp(t *testing.T) {
 	server := apitest.New(t)
 	config := server.Config()

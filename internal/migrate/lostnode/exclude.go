@@ -25,7 +25,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// StayError says why a host may not be taken out of a migration.
+// StayError says why a host may not be excluded from a migration.
 type StayError struct {
 	Host    string
 	Reasons []string
@@ -180,7 +180,7 @@ func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 		if why != "" {
 			return &step.VerifyError{
 				Reason: fmt.Sprintf(
-					"host %s was taken out of this migration, and %s. %s; then run the same command again",
+					"host %s was excluded from this migration, and %s. %s; then run the same command again",
 					h.Name,
 					why,
 					removal(h),
@@ -295,7 +295,7 @@ func removal(h v1.HostOut) string {
 	)
 }
 
-// Remaining are sentences about the hosts that were taken out of a migration and could still come back with what they
+// Remaining are sentences about the hosts that were excluded from a migration and could still come back with what they
 // ran before. Each fails a verification.
 func Remaining(ctx context.Context, kube kubernetes.Interface, doc v1.Journal) ([]string, error) {
 	back := doc.Phase == v1.RunRollingBack || doc.Phase == v1.RunRolledBack
@@ -317,7 +317,7 @@ func Remaining(ctx context.Context, kube kubernetes.Interface, doc v1.Journal) (
 			out = append(
 				out,
 				fmt.Sprintf(
-					"host %s was taken out of the migration, and its node %s is still there with the flags %s. %s",
+					"host %s was excluded from the migration, and its node %s is still there with the flags %s. %s",
 					h.Name,
 					h.Node,
 					flags,

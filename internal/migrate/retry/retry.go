@@ -37,7 +37,7 @@ func Do(ctx context.Context, budget time.Duration, f func(context.Context) error
 	return err
 }
 
-// IsTransient tells the errors that an API server shows while it restarts, or its host does, from those that mean
+// IsTransient reports whether an error is one that an API server shows while it restarts, or its host does. Others mean
 // something. A 403 right after a start (the authorizer's cache is cold) is measured to happen with a load balancer that
 // does not ask /readyz. It is not hidden here.
 func IsTransient(err error) bool {
@@ -61,8 +61,8 @@ func IsTransient(err error) bool {
 // answers for it meanwhile.
 var unreached = []syscall.Errno{syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN}
 
-// isTransientNetwork tells the errors of a network that pass. That a name does not exist is none of them: it is a wrong
-// address in a kubeconfig.
+// isTransientNetwork reports whether an error of a network passes. One that says that a name does not exist does not:
+// it is a wrong address in a kubeconfig.
 func isTransientNetwork(err error) bool {
 	var name *net.DNSError
 	var wire net.Error

@@ -69,7 +69,7 @@ type Options struct {
 	Compare func(ctx context.Context) (problems, unknown []string)
 	// Later are the IDs of the steps that this run leaves for another one; see planstep.ForNodes.
 	Later map[string]bool
-	// Unjudged lets a test carry out steps that no migration has.
+	// Unjudged lets a test execute steps that no migration has.
 	Unjudged bool
 	// Tell is called for everything a watching operator wants to know; nil for silence.
 	Tell func(Event)
@@ -131,7 +131,7 @@ type Env struct {
 	Said map[string]bool
 	// UnreachableHosts are the hosts that were out of reach.
 	UnreachableHosts *Reachability
-	// ExcludedHosts are the hosts that were taken out of the migration.
+	// ExcludedHosts are the hosts that were excluded from the migration.
 	ExcludedHosts []hostaccess.Host
 	// Proofs are what this process has seen of holders itself.
 	Proofs *Proofs

@@ -26,7 +26,7 @@ func (e *StaleError) Error() string {
 	return "the plan is stale: " + strings.Join(e.Changed, "; ")
 }
 
-// VerifyError says that a step was carried out and its effect did not show.
+// VerifyError says that a step was executed and its effect did not show.
 type VerifyError struct {
 	Waited time.Duration
 	Reason string

@@ -44,7 +44,7 @@ func (e *Env) LatestSnapshot() *v1.Snapshot {
 	return e.Before
 }
 
-// IsInterrupted tells the end of a wait that the operator asked for from a failure.
+// IsInterrupted reports whether the operator asked for the end of a wait, which is no failure.
 func IsInterrupted(err error) bool {
 	return errors.Is(err, ErrInterrupted) || errors.Is(err, hostaccess.ErrStopped)
 }
@@ -53,7 +53,7 @@ func IsInterrupted(err error) bool {
 // passes through as an interruption does: nothing is written about the step.
 var ErrNotBegun = fmt.Errorf("another step of the batch went wrong: %w", ErrInterrupted)
 
-// Executor carries out one kind of step.
+// Executor executes one kind of step.
 type Executor interface {
 	// Done looks at the live cluster, whether the step's change is there and shows. It changes nothing.
 	Done(ctx context.Context, s v1.Step) (bool, error)

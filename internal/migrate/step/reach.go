@@ -90,7 +90,7 @@ func (e *Env) IsExcluded(s v1.Step) (v1.HostOut, bool) {
 	return v1.HostOut{}, false
 }
 
-// IsNodeExcluded reports whether a node's host was taken out of the migration.
+// IsNodeExcluded reports whether a node's host was excluded from the migration.
 func (e *Env) IsNodeExcluded(node string) bool {
 	return slices.ContainsFunc(e.Journal.Doc().Without, func(h v1.HostOut) bool { return h.Node == node })
 }
@@ -176,7 +176,7 @@ func tail(text string) string {
 	return strings.Join(all[max(0, len(all)-lastLines):], " | ")
 }
 
-// isError tells a line of klog that is an error or fatal, and what cobra prints of a wrong flag.
+// isError reports whether a line is one of klog that is an error or fatal, or what cobra prints of a wrong flag.
 func isError(line string) bool {
 	if strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "Active: ") {
 		return true

@@ -15,10 +15,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
-// listenBudget is for how long a lease must not be renewed before it is released for a holder that only a journal
+// listenTimeout is for how long a lease must not be renewed before it is released for a holder that only a journal
 // knows. It is a third of what the lease lasts if that is longer. A manager renews every 2 s unless its flags say
 // otherwise.
-const listenBudget = 5 * time.Second
+const listenTimeout = 5 * time.Second
 
 // unheld returns why a lease may have a living holder. It is nil when every manager was asked, none leads by the lease,
 // and no renewal was seen for a while. It is asked for handovers that another process has written into the journal.
@@ -47,7 +47,7 @@ func unheld(ctx context.Context, e *step.Env, r v1.HandoverRecord, silence *hand
 	if err != nil {
 		return err
 	}
-	if need := max(listenBudget, lasts/3); silent < need {
+	if need := max(listenTimeout, lasts/3); silent < need {
 		return fmt.Errorf("looking for %s whether lease %s is renewed", need, r.Lease)
 	}
 	return nil

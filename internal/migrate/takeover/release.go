@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// endBudget is for how long an old process may take to end: a kubelet's grace of 30 s, and some.
-const endBudget = 75 * time.Second
+// endTimeout is for how long an old process may take to end: a kubelet's grace of 30 s, and some.
+const endTimeout = 75 * time.Second
 
 // endInterval is how often the process table is looked at while an owner ends; each look is a part of the gap.
 const endInterval = 20 * time.Millisecond
@@ -72,8 +72,8 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 		interval = step.SettleInterval
 	}
 	var last error
-	var quiet, silence handover.Silence
-	err = e.WaitFor(ctx, s, endBudget, interval, func() string {
+	var unrenewed, silence handover.Silence
+	err = e.WaitFor(ctx, s, endTimeout, interval, func() string {
 		if last != nil {
 			return fmt.Sprintf("lease %s is left to run out: %v", r.Lease, last)
 		}
@@ -89,7 +89,7 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 		if gone, last = handover.Gone(ctx, b, processes); !gone || isOwn {
 			return gone, nil
 		}
-		if last = unheld(ctx, e, *r, &quiet); last == nil {
+		if last = unheld(ctx, e, *r, &unrenewed); last == nil {
 			return true, nil
 		}
 		return taken(ctx, e, r, last, &silence)
@@ -97,7 +97,7 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	if errors.Is(err, step.ErrTimedOut) {
 		if last != nil {
 			return &step.WaitError{
-				Waited: endBudget,
+				Waited: endTimeout,
 				Reason: fmt.Sprintf(
 					"whether the old owner has ended is unknown, so its lease %s was left to expire: %v",
 					r.Lease,
@@ -106,7 +106,7 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 			}
 		}
 		return &step.WaitError{
-			Waited: endBudget,
+			Waited: endTimeout,
 			Reason: fmt.Sprintf("the old owner (process %d of %s on host %s) did not end; its lease %s was left alone: "+
 				"find out what keeps the process, then run the same command again", r.PID, r.Component, r.Host, r.Lease),
 		}
@@ -150,14 +150,14 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 func AwaitTakeover(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord) {
 	for _, r := range rec.Handovers {
 		if r.Lease != s.Component {
-			// the manager that takes the component's own lease takes the migration lease too, or none wants it any longer
+			// who takes the component's own lease takes the migration lease, too; after the migration there is none
 			continue
 		}
 		seen := ""
 		reason := func() string {
 			return fmt.Sprintf("lease %s is held by %s; a manager other than %q has to take it", r.Lease, seen, r.Holder)
 		}
-		err := e.WaitFor(ctx, s, takeoverBudget, endInterval, reason, func(ctx context.Context) (bool, error) {
+		err := e.WaitFor(ctx, s, takeoverTimeout, endInterval, reason, func(ctx context.Context) (bool, error) {
 			holder, err := e.LeaseClient.Holder(ctx, r.Lease)
 			switch {
 			case err != nil:
@@ -173,15 +173,15 @@ func AwaitTakeover(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecor
 			e.Report(s, step.EventProgress, fmt.Sprintf(
 				"no manager has taken lease %s over for %s: it is held by %s",
 				r.Lease,
-				takeoverBudget,
+				takeoverTimeout,
 				seen,
 			))
 		}
 	}
 }
 
-// takeoverBudget is a lease's duration and the longest wait of a standby between two looks at it.
-const takeoverBudget = 20 * time.Second
+// takeoverTimeout is a lease's duration and the longest wait of a standby between two looks at it.
+const takeoverTimeout = 20 * time.Second
 
 // IsReleased reports whether nothing is owed for the handovers of a step.
 func IsReleased(rec v1.StepRecord) bool {
@@ -218,7 +218,7 @@ func BindPods(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord) e
 func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecord) error {
 	b := bindingOf(r)
 	isOwn := e.Proofs.IsBound(*r)
-	var quiet, silence handover.Silence
+	var unrenewed, silence handover.Silence
 	watch := watchPodEnd(ctx, e, r)
 	watch.proven = e.Proofs.HasEnded(r.StartTicks) // of another lease of the pod, which may be gone since
 	defer watch.stop()
@@ -234,7 +234,7 @@ func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 		var gone bool
 		gone, last = watch.hasEnded(ctx)
 		if gone && last == nil && !isOwn {
-			last = unheld(ctx, e, *r, &quiet)
+			last = unheld(ctx, e, *r, &unrenewed)
 		}
 		if gone && last == nil {
 			e.Proofs.NoteEnded(r.StartTicks)
@@ -291,7 +291,7 @@ func whyPod(ctx context.Context, e *step.Env, name string) string {
 	return ""
 }
 
-// taken tells, while the end of a holder is not known, that its lease is not its any longer, and notes why.
+// taken reports whether a lease has another holder, while the end of the one that it had is not known. It notes why.
 func taken(
 	ctx context.Context,
 	e *step.Env,

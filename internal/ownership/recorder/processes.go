@@ -39,7 +39,7 @@ func (r *Recorder) lookForProcesses(ctx context.Context, p *processLooker) {
 			return
 		}
 		interval := r.opts.SlowInterval / 2
-		if r.heat.mayEnd(p.Owner) {
+		if r.scheduler.mayEnd(p.Owner) {
 			interval = r.opts.Interval
 		}
 		r.wait(ctx, min(interval, r.opts.SlowInterval), nil)
@@ -71,7 +71,7 @@ func (r *Recorder) readProcesses(ctx context.Context, p *processLooker) (none bo
 		}
 		return false
 	}
-	r.heat.processes(p.Owner, len(procs) > 0)
+	r.scheduler.processes(p.Owner, len(procs) > 0)
 	changed := r.recordEndedProcesses(p, procs, line) || p.failing || p.looked == nil
 	p.last = p.state(line)
 	p.looked, p.failing = &began, false
@@ -99,7 +99,7 @@ func (r *Recorder) recordEndedProcesses(p *processLooker, procs []v1.Process, li
 		e := withProcess(line, x)
 		e.Ended = true
 		r.sink(e)
-		r.heat.processEnded(p.Owner, line.Time)
+		r.scheduler.processEnded(p.Owner, line.Time)
 	}
 	p.known = now
 	return changed

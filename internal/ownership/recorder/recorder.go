@@ -62,9 +62,9 @@ type RecorderOptions struct {
 
 // Recorder writes an ownership log.
 type Recorder struct {
-	opts RecorderOptions
-	heat *scrapeScheduler
-	wg   sync.WaitGroup
+	opts      RecorderOptions
+	scheduler *scrapeScheduler
+	wg        sync.WaitGroup
 
 	mu      sync.Mutex // serialises Sink
 	scrapes map[Target]context.CancelFunc
@@ -82,10 +82,10 @@ func NewRecorder(o RecorderOptions) *Recorder {
 		o.Clock = clock.RealClock{}
 	}
 	return &Recorder{
-		opts:    o,
-		heat:    newScrapeScheduler(o.HotFor),
-		scrapes: map[Target]context.CancelFunc{},
-		lookers: map[ownership.Owner]*processLooker{},
+		opts:      o,
+		scheduler: newScrapeScheduler(o.HotFor),
+		scrapes:   map[Target]context.CancelFunc{},
+		lookers:   map[ownership.Owner]*processLooker{},
 	}
 }
 
@@ -120,7 +120,7 @@ func (r *Recorder) refresh(ctx context.Context) {
 		if !wanted[t] {
 			stop()
 			delete(r.scrapes, t)
-			r.heat.remove(t)
+			r.scheduler.remove(t)
 		}
 	}
 	for o, p := range r.lookers {
@@ -133,7 +133,7 @@ func (r *Recorder) refresh(ctx context.Context) {
 		if r.scrapes[t] == nil {
 			scraping, stop := context.WithCancel(ctx)
 			r.scrapes[t] = stop
-			r.heat.add(t)
+			r.scheduler.add(t)
 			r.wg.Go(func() { r.scrapeTarget(scraping, t) })
 		}
 		if o := t.owner(); r.opts.Processes != nil && r.lookers[o] == nil {

@@ -493,10 +493,10 @@ func TestHeatChoosesWhomToScrapeFast(t *testing.T) {
 			h := fresh()
 			c.do(h)
 			if got := hotOnes(h, now.Add(time.Second)); got != c.want {
-				t.Errorf("hot are %q, want %q", got, c.want)
+				t.Errorf("boosted are %q, want %q", got, c.want)
 			}
 			if got := hotOnes(h, now.Add(6*time.Second)); got != "" {
-				t.Errorf("after six seconds %q are hot still", got)
+				t.Errorf("after six seconds %q are boosted still", got)
 			}
 		})
 	}

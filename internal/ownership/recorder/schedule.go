@@ -12,7 +12,7 @@ import (
 // scrapeScheduler decides how often each manager is scraped: fast while it may be about to become an owner, slowly
 // otherwise.
 //
-//	lease changed hands, or an owner ended --> candidates for that lease are hot
+//	lease changed hands, or an owner ended --> candidates for that lease are boosted
 //	one of them leads it and runs loops    --> they cool down, as they do after a while anyway
 type scrapeScheduler struct {
 	hotFor time.Duration
@@ -26,7 +26,7 @@ type targetState struct {
 	leads  []string
 	failed bool // it did not answer last
 	absent bool // it has no process
-	hot    map[string]boost
+	boosts map[string]boost
 	wake   chan struct{}
 }
 
@@ -44,7 +44,7 @@ func newScrapeScheduler(hotFor time.Duration) *scrapeScheduler {
 func (h *scrapeScheduler) add(t Target) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.targets[t] = &targetState{failed: true, hot: map[string]boost{}, wake: make(chan struct{}, 1)}
+	h.targets[t] = &targetState{failed: true, boosts: map[string]boost{}, wake: make(chan struct{}, 1)}
 }
 
 func (h *scrapeScheduler) remove(t Target) {
@@ -53,7 +53,7 @@ func (h *scrapeScheduler) remove(t Target) {
 	delete(h.targets, t)
 }
 
-// wake is signalled when the target becomes hot or its process appears.
+// wake is signalled when the target is boosted or its process appears.
 func (h *scrapeScheduler) wake(t Target) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,14 +70,14 @@ func (w *targetState) signal() {
 	}
 }
 
-// leaseChanged makes those hot that may lead the lease next.
+// leaseChanged boosts those that may lead the lease next.
 func (h *scrapeScheduler) leaseChanged(lease string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.warm(lease, now)
 }
 
-// processEnded forgets what the ended manager led, and makes those hot that may lead it next.
+// processEnded forgets what the ended manager led, and boosts those that may lead it next.
 func (h *scrapeScheduler) processEnded(o ownership.Owner, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +96,7 @@ func (h *scrapeScheduler) processEnded(o ownership.Owner, now time.Time) {
 func (h *scrapeScheduler) warm(lease string, now time.Time) {
 	for _, t := range h.candidates(lease) {
 		w := h.targets[t]
-		w.hot[lease] = boost{until: now.Add(h.hotFor), led: slices.Contains(w.leads, lease)}
+		w.boosts[lease] = boost{until: now.Add(h.hotFor), led: slices.Contains(w.leads, lease)}
 		w.signal()
 	}
 }
@@ -129,12 +129,12 @@ func (h *scrapeScheduler) recordAnswer(t Target, m v1.Manager) {
 		return
 	}
 	w.leads, w.failed = m.Leads, false
-	for lease, reason := range w.hot {
+	for lease, reason := range w.boosts {
 		if reason.led || !slices.Contains(m.Leads, lease) || !loopsRun(lease, t.Component, m.Loops) {
 			continue
 		}
 		for _, other := range h.targets {
-			delete(other.hot, lease)
+			delete(other.boosts, lease)
 		}
 	}
 }
@@ -187,11 +187,11 @@ func (h *scrapeScheduler) isHot(t Target, now time.Time) bool {
 		return false
 	}
 	is := false
-	for lease, reason := range w.hot {
+	for lease, reason := range w.boosts {
 		if now.Before(reason.until) {
 			is = true
 		} else {
-			delete(w.hot, lease)
+			delete(w.boosts, lease)
 		}
 	}
 	return is

@@ -30,13 +30,13 @@ import (
 func (r *Recorder) scrapeTarget(ctx context.Context, t Target) {
 	src := &source{r: r}
 	defer src.flush()
-	wake := r.heat.wake(t)
+	wake := r.scheduler.wake(t)
 	for ctx.Err() == nil {
-		if !r.heat.isAbsent(t) {
+		if !r.scheduler.isAbsent(t) {
 			r.scrapeOnce(ctx, src, t)
 		}
 		interval := r.opts.SlowInterval
-		if r.heat.isHot(t, r.opts.Clock.Now()) {
+		if r.scheduler.isHot(t, r.opts.Clock.Now()) {
 			interval = r.opts.Interval
 		}
 		r.wait(ctx, interval, wake)
@@ -53,11 +53,11 @@ func (r *Recorder) scrapeOnce(ctx context.Context, src *source, t Target) {
 		return // the recording ended in the middle of a look: it says nothing
 	}
 	if err != nil {
-		r.heat.recordFailure(t)
+		r.scheduler.recordFailure(t)
 		src.recordFailure(e, err)
 		return
 	}
-	r.heat.recordAnswer(t, m)
+	r.scheduler.recordAnswer(t, m)
 	e.Loops, e.Leads, e.ProcessStarted = m.Loops, m.Leads, m.ProcessStarted
 	state := strings.Join(m.Loops, ",") + ";" + strings.Join(m.Leads, ",")
 	if m.ProcessStarted != nil {
@@ -389,7 +389,7 @@ type statusErr struct {
 
 func (e *statusErr) Error() string { return e.text }
 
-// Refused tells an error that says that a component runs and does not answer this account.
+// Refused reports whether an error says that a component runs and does not answer this account.
 func Refused(err error) bool {
 	var e *statusErr
 	return errors.As(err, &e) && (e.status == http.StatusUnauthorized || e.status == http.StatusForbidden)

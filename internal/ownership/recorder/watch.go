@@ -192,7 +192,7 @@ func (r *Recorder) sawLease(l *leaseFollower, spec coordinationv1.LeaseSpec, beg
 		if l.holder != "" {
 			e.PreviousRenewed = l.renewed
 		}
-		r.heat.leaseChanged(l.name, e.Time)
+		r.scheduler.leaseChanged(l.name, e.Time)
 	}
 	l.holder, l.term, l.renewed = e.Holder, e.Transitions, e.Renewed
 	l.ok(e, e.Holder+" "+strconv.Itoa(int(e.Transitions)))

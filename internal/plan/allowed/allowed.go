@@ -38,7 +38,7 @@ type Judge struct {
 	strict bool
 }
 
-// CheckStep says why a step must not be carried out. It is nil when it does what a step of a migration does, in a place
+// CheckStep says why a step must not be executed. It is nil when it does what a step of a migration does, in a place
 // where a migration may do it. The engine asks before each step. live is how the cluster is now, and nil where no host
 // is touched.
 func CheckStep(p *v1.Plan, s v1.Step, live *v1.Snapshot) error {

@@ -310,7 +310,7 @@ func (j Judge) flag(component string, e v1.Edit) error {
 	return nil
 }
 
-// isInTreeGate tells a feature gate that has to do with in-tree providers.
+// isInTreeGate reports whether a feature gate has to do with in-tree providers.
 func (j Judge) isInTreeGate(name string) bool {
 	if slices.Contains(
 		[]string{

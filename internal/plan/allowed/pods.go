@@ -84,7 +84,7 @@ func isAPIPort(j Judge, value string) bool {
 			}
 		}
 	}
-	return !known && value == fmt.Sprint(clusterview.DefaultAPIPort)
+	return !known && value == component.PortKAS
 }
 
 // endpoint is what a pod on any node gets for a variable.

@@ -47,7 +47,7 @@ func differsError(path string) error {
 
 // FlagFile is a file that holds flags of a component, as it is or as a backup has it.
 type FlagFile struct {
-	// Without is the file without the flags that Blank takes out of it.
+	// Without is the file without the flags that Blank removes from it.
 	Without []byte
 	// Flags are those of its component.
 	Flags map[string]string

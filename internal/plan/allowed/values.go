@@ -204,7 +204,7 @@ func controllersChange(j Judge, base map[string]string, value string, isNow bool
 	return nil
 }
 
-// changing are the loops that a migration takes out of a --controllers list.
+// changing are the loops that a migration removes from a --controllers list.
 var changing = append(slices.Clone(clusterview.CloudLoops), clusterview.NodeIPAM)
 
 // othersOf are the items of a --controllers list that are not about such a loop.

@@ -36,7 +36,7 @@ func seedOneOwner(r *planView) error {
 		return s.Component == component.KCM && s.Kind == v1.StepEditWorkload && loopsOff(s)
 	})
 	if off < 0 {
-		return fmt.Errorf("%s comes before the cloud loops are taken out of %s", r.Steps[first].ID, component.KCM)
+		return fmt.Errorf("%s comes before the cloud loops are removed from %s", r.Steps[first].ID, component.KCM)
 	}
 	if !slices.ContainsFunc(before[off:], func(s v1.Step) bool {
 		return s.Kind == v1.StepVerify && s.Component == component.KCM && s.Ref == before[off].Ref &&

@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// CheckAllowed says which steps of a plan, forward or back, must not be carried out, by rule and step.
+// CheckAllowed says which steps of a plan, forward or back, must not be executed, by rule and step.
 func CheckAllowed(p *v1.Plan, live *v1.Snapshot) error {
 	r := &planView{Plan: p, snap: live}
 	var errs []error
@@ -153,7 +153,7 @@ var Rules = []Rule{
 	{
 		"P-27",
 		"a restart of an owner names its leases, its group and, where there is another host, its successors; the owners are looked at in the end",
-		"a lease would have to run out before anybody takes over",
+		"a lease would have to run out before another manager takes over",
 		restartsTold,
 		false,
 	},

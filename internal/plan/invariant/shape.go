@@ -11,7 +11,6 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
@@ -201,7 +200,7 @@ func portFree(r *planView) error {
 	for _, s := range r.starts {
 		port := s.Flags["secure-port"]
 		if port == "" {
-			port = ccm.DefaultPort
+			port = component.PortCCM
 		}
 		for _, h := range r.snap.Hosts {
 			if s.Host != "" && h.Name != s.Host {

@@ -14,7 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// needed are the fields that a step of each kind cannot be carried out without.
+// needed are the fields that a step of each kind cannot be executed without.
 var needed = map[v1.StepKind][]string{
 	v1.StepEnsureObject:    {"object", "ref"},
 	v1.StepDeleteObject:    {"ref"},
@@ -38,7 +38,7 @@ var needed = map[v1.StepKind][]string{
 	v1.StepAwait:           {"await"},
 }
 
-// CheckWellFormed says everything that keeps a plan which was read from a file from being carried out. A plan may be
+// CheckWellFormed says everything that keeps a plan which was read from a file from being executed. A plan may be
 // reviewed and kept anywhere. What was lost or mistyped there is found before the first step and not after the tenth.
 func CheckWellFormed(p *v1.Plan) error {
 	if err := printable(p); err != nil {
@@ -77,7 +77,7 @@ func CheckWellFormed(p *v1.Plan) error {
 	return errors.Join(errs...)
 }
 
-// CheckJournaled says everything that keeps a plan which was read from a journal from being carried out. The journal is
+// CheckJournaled says everything that keeps a plan which was read from a journal from being executed. The journal is
 // a ConfigMap: its plan is held to what holds of every plan, as one from a file is. live is how the cluster is now.
 func CheckJournaled(p *v1.Plan, live *v1.Snapshot) error {
 	if live != nil && p.Cluster.UID != live.Cluster.UID {
@@ -165,7 +165,7 @@ func wordIfGiven(yes bool) string {
 }
 
 // consistent says what is wrong with the values of a step whose fields are all there. A plan that was edited by hand is
-// refused here and not when its tenth step is carried out.
+// refused here and not when its tenth step is executed.
 func consistent(s v1.Step) error {
 	if s.Mode != "" {
 		if m, err := strconv.ParseUint(s.Mode, 8, 32); err != nil || m > 0o777 {

@@ -16,7 +16,7 @@ func TokenLifetime(derivation string) time.Duration {
 	return boundtoken.Lifetime
 }
 
-// Names of derivations that the engine carries out on a host, where a plan must not hold the content.
+// Names of derivations that the engine executes on a host, where a plan must not hold the content.
 const (
 	// DeriveCloudConfig makes the external provider's cloud config from the in-tree one.
 	DeriveCloudConfig = "cloud-config"

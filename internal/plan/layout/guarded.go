@@ -10,7 +10,7 @@ import (
 // it. Those are keys of the control plane, and credentials of others.
 func IsGuarded(at string) bool { return IsGuardedPlace(at) || isCredential(at) }
 
-// IsGuardedPlace tells files by where they are, which no cloud config can name for a manager.
+// IsGuardedPlace reports whether a file is in a place that no cloud config can name for a manager.
 func IsGuardedPlace(at string) bool {
 	for _, dir := range []string{
 		"/proc", "/sys", "/dev", "/root", "/home", "/boot", "/var/lib/kubelet", "/var/lib/etcd", "/etc/ssh",
@@ -46,7 +46,7 @@ func IsGuardedPlace(at string) bool {
 		at == "/etc/kubernetes/pki"
 }
 
-// isCredential tells files by their names that hold keys, tokens or passwords of a control plane, wherever its
+// isCredential reports whether a file holds, by its name, keys, tokens or passwords of a control plane, wherever its
 // installer puts them.
 func isCredential(at string) bool {
 	base := strings.ToLower(path.Base(at))

@@ -13,7 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// Commands are the commands with which an operator does a step by hand. Contents are taken out of the saved plan, so
+// Commands are the commands with which an operator does a step by hand. Contents are removed from the saved plan, so
 // that nothing is typed. A manifest is changed in a file next to the directory and moved in. Every file in there is a
 // pod, a half-written one among them.
 func Commands(s v1.Step, flags map[string]string) []string {
@@ -103,8 +103,8 @@ func RunOnHost(host, command string) string {
 
 // moveInManifest writes a manifest next to its directory and moves it in.
 func moveInManifest(manifest string) string {
-	beside := path.Dir(path.Dir(manifest)) + "/" + path.Base(manifest) + ".new"
-	return "sudo tee " + beside + " >/dev/null && sudo mv " + beside + " " + manifest
+	parent := path.Dir(path.Dir(manifest)) + "/" + path.Base(manifest) + ".new"
+	return "sudo tee " + parent + " >/dev/null && sudo mv " + parent + " " + manifest
 }
 
 func kubectlRef(ref string) string {

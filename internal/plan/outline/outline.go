@@ -163,7 +163,7 @@ func risk(p *v1.Plan) (word string, reasons []string) {
 		medium("accepted: %s", strings.Join(accepted, ", "))
 	}
 	if len(warned) > 0 {
-		medium("warnings of level error: %s", strings.Join(warned, ", "))
+		medium("serious warnings: %s", strings.Join(warned, ", "))
 	}
 	return word, reasons
 }

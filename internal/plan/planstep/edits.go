@@ -59,7 +59,7 @@ func WithoutHostPaths(in []v1.Edit) []v1.Edit {
 	return out
 }
 
-// ChangesComponent tells the kinds of steps that change what a component runs with.
+// ChangesComponent reports whether steps of a kind change what a component runs with.
 func ChangesComponent(s v1.Step) bool {
 	switch s.Kind {
 	case v1.StepEditManifest, v1.StepEditUnit, v1.StepEditWorkload:

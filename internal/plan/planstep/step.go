@@ -63,8 +63,8 @@ func FirstPerPlace(steps []v1.Step) []v1.Step {
 	return out
 }
 
-// IsManagerWorkload tells the object that runs the cloud-controller-manager, or another part of the cloud provider,
-// from those that it needs.
+// IsManagerWorkload reports whether an object runs the cloud-controller-manager, or another part of the cloud provider,
+// and is not one that it needs.
 func IsManagerWorkload(s v1.Step) bool {
 	return s.Kind == v1.StepEnsureObject &&
 		(strings.HasPrefix(s.Ref, "DaemonSet/") || strings.HasPrefix(s.Ref, "Deployment/"))

@@ -119,7 +119,7 @@ func downtimeSteps(p *v1.Plan, n int) (first, last int, in bool) {
 	return first, last, n > first && n <= last
 }
 
-// endsLoops tells a step after which the owner of the loops may be gone.
+// endsLoops reports whether the owner of the loops may be gone after a step.
 func endsLoops(p *v1.Plan, s v1.Step) bool {
 	if p.Direction == Rollback && s.Component == component.CCM && (StopsComponent(s) || s.Kind == v1.StepDeleteObject) {
 		return true
@@ -127,7 +127,7 @@ func endsLoops(p *v1.Plan, s v1.Step) bool {
 	return s.Component == component.KCM && (StopsComponent(s) || strings.HasPrefix(s.ID, "external/"))
 }
 
-// beginsLoops tells a step that starts a manager, or gives it back what makes it run the loops. Gates that a
+// beginsLoops reports whether a step starts a manager, or gives it back what makes it run the loops. Gates that a
 // kube-controller-manager loses later, behind the kubelets, are no part of the downtime.
 func beginsLoops(p *v1.Plan, s v1.Step) bool {
 	switch s.Component {

@@ -296,7 +296,7 @@ func (r *replacement) awaitedManager() map[string]string {
 	return out
 }
 
-// describeNewNode tells everything that a node of version N+1 must have.
+// describeNewNode says everything that a node of version N+1 must have.
 func (r *replacement) describeNewNode(i int) []string {
 	if i > 0 {
 		return []string{fmt.Sprintf("make one more control-plane node of version 1.%d, just as the first one", r.to)}

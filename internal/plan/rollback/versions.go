@@ -13,7 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// imageStep tells a step of a migration that gave a component another version.
+// imageStep returns the step of a migration that gave a component another version.
 func imageStep(component string) func(v1.Step) bool {
 	return func(s v1.Step) bool { return s.Component == component && planstep.ChangesImage(s) }
 }

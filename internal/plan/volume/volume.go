@@ -316,7 +316,7 @@ func unmigratedNodes(d *draft.Draft) []string {
 	return out
 }
 
-// isNodeMigrated tells by its CSINode that a kubelet leaves every plugin of the plan to CSI.
+// isNodeMigrated reports whether a kubelet leaves every plugin of the plan to CSI, by its CSINode.
 func isNodeMigrated(d *draft.Draft, n v1.Node) bool {
 	if d.Snapshot.Volumes == nil {
 		return false

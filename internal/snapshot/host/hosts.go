@@ -253,7 +253,7 @@ func hostPath(c v1.Component, in string) string {
 	return out
 }
 
-// files tells of every file that a migration reads or writes, present or not; on a worker of those that hold
+// files describes every file that a migration reads or writes, present or not; on a worker of those that hold
 // credentials.
 func (l *hostReader) files(ctx context.Context) {
 	var wanted []string
@@ -299,7 +299,7 @@ func filesOf(settings map[string]string) []string {
 	return out
 }
 
-// file tells of one file, present or not.
+// file describes one file, present or not.
 func (l *hostReader) file(ctx context.Context, at string) (v1.File, error) {
 	file, err := l.access.ReadFile(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {

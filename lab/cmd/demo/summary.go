@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/report/plain"
 	"github.com/transplant-dev/transplant/lab/trial"
 )
 
@@ -30,10 +31,13 @@ func summarize(w io.Writer, r *v1.Report, out string) {
 	for _, g := range r.Gaps {
 		fmt.Fprintf(w, "  %-21s %5.2f s  %s -> %s   %s\n", g.Loop, g.Seconds, g.From, g.To, g.Cause)
 	}
+	if len(r.Pauses) > 0 {
+		fmt.Fprintln(w, "restarts of managers  (loops that stay where they are wait for them)")
+	}
 	for _, g := range r.Pauses {
 		fmt.Fprintf(
 			w,
-			"  %-21s %5.2f s  %s -> %s   %s (stays; its manager's own start)\n",
+			"  %-21s %5.2f s  %s -> %s   %s\n",
 			g.Loop,
 			g.Seconds,
 			g.From,
@@ -76,8 +80,8 @@ func downtime(d *v1.Disruption) string {
 		return fmt.Sprintf("0.0 s (%d paths probed, no outage)", len(d.Paths))
 	}
 	return fmt.Sprintf(
-		"%.2f s at most (%s %s; %d paths probed)",
-		longest.LongestSeconds, longest.Kind, longest.Path, len(d.Paths),
+		"%s at most (%s %s; %d paths probed)",
+		plain.Outage(longest.LongestSeconds), longest.Kind, longest.Path, len(d.Paths),
 	)
 }
 

@@ -5,7 +5,7 @@
 //	Octavia --find--> load balancer --read--> tree --diff--> the first change --> Octavia
 //	                     +- PENDING: asked again later       +- none: floating IP, status
 //
-// A change makes the whole load balancer immutable for a while. No call waits for that: each carries out one change,
+// A change makes the whole load balancer immutable for a while. No call waits for that: each makes one change,
 // and asks to be made again.
 package loadbalancer
 
@@ -205,7 +205,7 @@ func (b *Balancers) UpdateLoadBalancer(
 	return err
 }
 
-// reconcile carries out the next change of a Service's load balancer. It returns the load balancer when there is none.
+// reconcile executes the next change of a Service's load balancer. It returns the load balancer when there is none.
 func (b *Balancers) reconcile(
 	ctx context.Context,
 	s *settings,
@@ -340,7 +340,7 @@ func (b *Balancers) believes(ctx context.Context, o octavia, e *entry, lb *found
 	return true, nil
 }
 
-// makeChange carries out a change, and returns the error that asks for the next call.
+// makeChange executes a change, and returns the error that asks for the next call.
 func (b *Balancers) makeChange(
 	ctx context.Context,
 	o octavia,

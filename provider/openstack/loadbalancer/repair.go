@@ -30,7 +30,7 @@ func (b *Balancers) failover(
 ) error {
 	e.waiting = time.Time{}
 	e.forget()
-	problem := fmt.Sprintf("load balancer %s (%s) is in ERROR: Octavia could not carry out a change of it", lb.Name, lb.ID)
+	problem := fmt.Sprintf("load balancer %s (%s) is in ERROR: Octavia could not execute a change of it", lb.Name, lb.ID)
 	if !in.owner {
 		return fmt.Errorf("%s. It is not this Service's own: the one that owns it can ask for a failover", problem)
 	}

@@ -41,7 +41,7 @@ func (x CopyFile) Done(ctx context.Context, s v1.Step) (bool, error) {
 	return true, nil
 }
 
-// isProgram tells what Linux starts from what it does not: a kubeconfig, for one.
+// isProgram reports whether Linux starts a file: not a kubeconfig, for one.
 func isProgram(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("\x7fELF")) || bytes.HasPrefix(data, []byte("#!"))
 }

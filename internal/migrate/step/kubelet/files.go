@@ -148,7 +148,7 @@ func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]file
 				return nil, err
 			}
 			if !x.hasWritten(sum) {
-				c, err = x.mended(ctx, s, c, r.Backup)
+				c, err = x.repaired(ctx, s, c, r.Backup)
 			} else {
 				err = x.judgeBackup(ctx, s, c)
 			}
@@ -207,7 +207,7 @@ func (x Kubelet) hasWritten(sum string) bool {
 
 // repaired is about a file that was changed after this migration wrote it. It is never overwritten: the change may have
 // repaired a kubelet that did not start. One in which the flags of the step are as they were before it needs nothing.
-func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup string) (fileChange, error) {
+func (x Kubelet) repaired(ctx context.Context, s v1.Step, c fileChange, backup string) (fileChange, error) {
 	asItWas, err := x.flagsAsBefore(ctx, s, c)
 	if err != nil {
 		return c, err

@@ -18,7 +18,7 @@ import (
 // KubeadmRef is the reference of kubeadm's ConfigMap.
 const KubeadmRef = "ConfigMap/" + component.Namespace + "/" + kubeadmconfig.Name
 
-// kubeadmPatch is the merge patch that carries out a step's edits in kubeadm's ClusterConfiguration, as the ConfigMap
+// kubeadmPatch is the merge patch that executes a step's edits in kubeadm's ClusterConfiguration, as the ConfigMap
 // holds it now. A plan does not hold the text itself: the snapshot that it was made from masks what may be secret in
 // there.
 func kubeadmPatch(e *step.Env, s v1.Step, live *unstructured.Unstructured) (map[string]any, error) {

@@ -24,7 +24,7 @@ import (
 const refusedFor = 10 * time.Second
 
 // addressIndex knows which addresses servers have. A kubelet may write any address into the status of its Node, and a
-// load balancer would send what is for another machine there. What a look at nodes reads goes into the book, too, so
+// load balancer would send what is for another machine there. What a look at nodes reads goes into the index, too, so
 // that members mostly need no request.
 type addressIndex struct {
 	instances *instances
@@ -57,54 +57,54 @@ type entry struct {
 var _ loadbalancer.Servers = (*addressIndex)(nil)
 
 // ServerOf implements loadbalancer.Servers.
-func (b *addressIndex) ServerOf(node *corev1.Node) string { return b.instances.queryFor(node).id }
+func (x *addressIndex) ServerOf(node *corev1.Node) string { return x.instances.queryFor(node).id }
 
 // Refuse implements loadbalancer.Servers. It lists the servers once at most, and only where the book does not show that
 // each node has what it claims. A Node may be without a server for good: it causes no list with each look.
-func (b *addressIndex) Refuse(ctx context.Context, claims []loadbalancer.Claim) (map[string]string, error) {
-	refused, enough := b.judge(claims)
+func (x *addressIndex) Refuse(ctx context.Context, claims []loadbalancer.Claim) (map[string]string, error) {
+	refused, enough := x.judge(claims)
 	if !enough {
-		if err := b.listing.Acquire(ctx, 1); err != nil {
+		if err := x.listing.Acquire(ctx, 1); err != nil {
 			return nil, fmt.Errorf("waiting for the list of servers that another look reads: %w", err)
 		}
-		defer b.listing.Release(1)
-		if refused, enough = b.judge(claims); !enough { // what the other has read may be enough
-			if err := b.read(ctx, claims); err != nil {
+		defer x.listing.Release(1)
+		if refused, enough = x.judge(claims); !enough { // what the other has read may be enough
+			if err := x.read(ctx, claims); err != nil {
 				return nil, err
 			}
-			refused, _ = b.judge(claims)
+			refused, _ = x.judge(claims)
 		}
 	}
-	b.logRefused(ctx, claims, refused)
+	x.logRefused(ctx, claims, refused)
 	return refused, nil
 }
 
 // judge says by the book why nodes are refused, and whether the book is enough for that. It is not for a node that no
 // list was made for yet. When it is old, it is enough only where each node has what it claims.
-func (b *addressIndex) judge(claims []loadbalancer.Claim) (refused map[string]string, enough bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	refused, unknown := b.servers.refuseClaims(claims, b.instances.queryFor)
-	if slices.ContainsFunc(unknown, func(key string) bool { return !b.missing[key] }) {
+func (x *addressIndex) judge(claims []loadbalancer.Claim) (refused map[string]string, enough bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	refused, unknown := x.servers.refuseClaims(claims, x.instances.queryFor)
+	if slices.ContainsFunc(unknown, func(key string) bool { return !x.missing[key] }) {
 		return refused, false
 	}
-	return refused, len(refused)+len(unknown) == 0 || b.clock.Since(b.listed) < refusedFor
+	return refused, len(refused)+len(unknown) == 0 || x.clock.Since(x.listed) < refusedFor
 }
 
 // logRefused says once in the log why a node is refused.
-func (b *addressIndex) logRefused(ctx context.Context, claims []loadbalancer.Claim, refused map[string]string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.told) > maxNodes {
-		b.told = map[string]string{}
+func (x *addressIndex) logRefused(ctx context.Context, claims []loadbalancer.Claim, refused map[string]string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.told) > maxNodes {
+		x.told = map[string]string{}
 	}
 	for _, claim := range claims {
 		name := claim.Node.Name
 		why := refused[name]
 		if why == "" {
-			delete(b.told, name)
-		} else if b.told[name] != why {
-			b.told[name] = why
+			delete(x.told, name)
+		} else if x.told[name] != why {
+			x.told[name] = why
 			klog.FromContext(ctx).Info("A node is no member of load balancers", "node", name, "reason", why)
 		}
 	}
@@ -161,8 +161,8 @@ func (e entries) ownerOf(address netip.Addr, name string) (owner string) {
 
 // read lists all servers. The ports are read for nodes that are refused then: Nova does not show those of trunks. Other
 // looks go by the old book until the new one is whole.
-func (b *addressIndex) read(ctx context.Context, claims []loadbalancer.Claim) error {
-	nova, err := b.instances.client.Compute(ctx)
+func (x *addressIndex) read(ctx context.Context, claims []loadbalancer.Claim) error {
+	nova, err := x.instances.client.Compute(ctx)
 	if err != nil {
 		return err
 	}
@@ -170,20 +170,20 @@ func (b *addressIndex) read(ctx context.Context, claims []loadbalancer.Claim) er
 	if err != nil {
 		return err
 	}
-	read, listed, byID := entries{}, b.clock.Now(), map[string]*servers.Server{}
+	read, listed, byID := entries{}, x.clock.Now(), map[string]*servers.Server{}
 	for i := range all {
 		byID[all[i].ID] = &all[i]
 		read.add(&all[i], nil)
 	}
-	refused, unknown := read.refuseClaims(claims, b.instances.queryFor)
+	refused, unknown := read.refuseClaims(claims, x.instances.queryFor)
 	doubtful := map[string]*servers.Server{}
 	for _, claim := range claims {
-		if server := byID[b.ServerOf(claim.Node)]; server != nil && refused[claim.Node.Name] != "" {
+		if server := byID[x.ServerOf(claim.Node)]; server != nil && refused[claim.Node.Name] != "" {
 			doubtful[server.ID] = server
 		}
 	}
 	if len(doubtful) > 0 {
-		ports, err := b.instances.addresses.read(ctx, doubtful)
+		ports, err := x.instances.addresses.read(ctx, doubtful)
 		if err != nil {
 			return err
 		}
@@ -191,32 +191,32 @@ func (b *addressIndex) read(ctx context.Context, claims []loadbalancer.Claim) er
 			read.add(server, ports[server.ID])
 		}
 	}
-	b.replace(read, listed, unknown)
+	x.replace(read, listed, unknown)
 	return nil
 }
 
 // replace has a list in place of the book, and remembers which nodes' servers it lacks.
-func (b *addressIndex) replace(read entries, listed time.Time, unknown []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.servers, b.listed = read, listed
-	if len(b.missing) > maxNodes {
-		b.missing = map[string]bool{}
+func (x *addressIndex) replace(read entries, listed time.Time, unknown []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.servers, x.listed = read, listed
+	if len(x.missing) > maxNodes {
+		x.missing = map[string]bool{}
 	}
 	for _, key := range unknown {
-		b.missing[key] = true
+		x.missing[key] = true
 	}
 }
 
 // addServers keeps what a look at nodes has read of their servers.
-func (b *addressIndex) addServers(described map[string]*servers.Server, ports map[string][]port) {
-	if b == nil {
+func (x *addressIndex) addServers(described map[string]*servers.Server, ports map[string][]port) {
+	if x == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for _, server := range described {
-		b.servers.add(server, ports[server.ID])
+		x.servers.add(server, ports[server.ID])
 	}
 }
 
