@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/transplant-dev/transplant/internal/check/access"
 	"github.com/transplant-dev/transplant/internal/check/cloudconfig"
@@ -32,6 +33,16 @@ var Checks = slices.Concat(
 	scheduling.Checks,
 	factChecks,
 )
+
+// CodeOf returns the code of the check that a user names by its reason, such as InTreeOwnerUnfenced; else the name itself.
+func CodeOf(name string) string {
+	for _, k := range Checks {
+		if strings.EqualFold(k.Reason, name) {
+			return k.Code
+		}
+	}
+	return name
+}
 
 // List returns a copy of all checks in reporting order.
 func List() []rule.Check { return slices.Clone(Checks) }

@@ -158,11 +158,12 @@ func newExplain(c *console.Console) *cobra.Command {
 				}
 				return printer.PrintChecks(c.Out, &list)
 			}
-			text, ok := check.Explain(args[0])
+			code := check.CodeOf(args[0])
+			text, ok := check.Explain(code)
 			if !ok {
-				return console.UnknownCode(args[0])
+				return console.UnknownCode(code)
 			}
-			return explainCheck(cmd.Context(), c, args[0], text, from, &f, output)
+			return explainCheck(cmd.Context(), c, code, text, from, &f, output)
 		},
 	}
 	console.AddPlanFlags(&f, cmd)

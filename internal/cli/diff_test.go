@@ -210,6 +210,28 @@ func TestAPlanThatIsMadeAnew(t *testing.T) {
 	if len(p.Options.Env) != 1 {
 		t.Errorf("the options of the old plan count: %+v", p.Options)
 	}
+	was, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := changed(t, func(s *v1.Snapshot) { s.Cluster.UID = "another" })
+	fails(t, transplant(t, "plan", "--from-snapshot", another, "--refresh", out), exitcode.Stale, "plan "+out+" was made for the cluster with uid", "has another")
+	if is, err := os.ReadFile(out); err != nil || !bytes.Equal(is, was) {
+		t.Errorf("the plan of one cluster was written over with that of another: %v", err)
+	}
+}
+
+func TestABlockedPlanIsFollowedByACheck(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "plan.yaml")
+	blocked := changed(t, func(s *v1.Snapshot) { s.Cloud = nil })
+	r := transplant(t, append([]string{"plan", "--from-snapshot", blocked, "--out", out}, credentials...)...)
+	if want := "saved " + out + "; next: transplant check, since the plan is blocked\n"; r.code != exitcode.Blocked || !strings.Contains(r.errOut, want) {
+		t.Errorf("exit code %d, want %q:\n%s", r.code, want, r.errOut)
+	}
+	r = transplant(t, append([]string{"check", "--from-snapshot", blocked, "--accept", "CLOUD-001=no account"}, credentials...)...)
+	if at := strings.Index(r.out, "accepted: they would block otherwise\n"); at < 0 || !strings.Contains(r.out[at:], "CLOUD-001") {
+		t.Errorf("what is accepted is not listed apart:\n%s", r.out)
+	}
 }
 
 func TestAPlanThatWasEditedByHand(t *testing.T) {

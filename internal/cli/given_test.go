@@ -2,8 +2,10 @@ package cli
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 )
@@ -25,6 +27,10 @@ func TestWhatIsGivenIsCheckedBeforeTheClusterIsAsked(t *testing.T) {
 		{[]string{"plan", "--out", noDirectory}, exitcode.Error, []string{"--out " + noDirectory, "there is no directory"}},
 		{[]string{"report", "--out", noDirectory}, exitcode.Error, []string{"--out " + noDirectory, "there is no directory"}},
 		{[]string{"snapshot", "--out", "/dev/null/x"}, exitcode.Error, []string{"/dev/null is no directory"}},
+		{[]string{"check", "--cloud", "digitalocean"}, exitcode.Error, []string{"--cloud: ", "digitalocean"}},
+		{[]string{"check", "--host-access", "foo"}, exitcode.Error, []string{"--host-access: ", "foo"}},
+		{[]string{"plan", "--host-access", "local:/nonexistent"}, exitcode.Error, []string{"--host-access: ", "/nonexistent"}},
+		{[]string{"timeline", "--since", "yesterday"}, exitcode.Error, []string{`--since "yesterday": give a duration`}},
 		{[]string{"explain", "LM-066"}, exitcode.Error, []string{`there is no check "LM-066"; did you mean LM-006?`}},
 		{[]string{"explain", "--from-snapshot", "x"}, exitcode.Error, []string{"needs the code of the check"}},
 		{[]string{"check", "--clodu", "aws"}, exitcode.Error, []string{"unknown flag: --clodu", "did you mean --cloud? see: transplant check --help"}},
@@ -41,6 +47,13 @@ func TestTheVersionIsPrintedByAFlagToo(t *testing.T) {
 		if got := transplant(t, args...); got.code != 0 || got.out != "transplant "+client.Version+"\n" {
 			t.Errorf("%v: exit code %d, %q, %q", args, got.code, got.out, got.errOut)
 		}
+	}
+}
+
+func TestACheckIsExplainedByItsReasonToo(t *testing.T) {
+	k := check.List()[0]
+	if got, want := transplant(t, "explain", strings.ToLower(k.Reason)), transplant(t, "explain", k.Code); got.code != 0 || got.out != want.out {
+		t.Errorf("%s: exit code %d:\n%s%s", k.Reason, got.code, got.out, got.errOut)
 	}
 }
 

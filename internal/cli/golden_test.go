@@ -64,6 +64,14 @@ func TestThePluginSaysWhatCanBeTyped(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
+	c.Out, c.Err = &out, &out
+	root.SetArgs([]string{"check", "--from-snapshot", labSnapshot})
+	_ = root.Execute() // what it finds is not asked here
+	if text := strings.ReplaceAll(out.String(), pluginName, ""); !strings.Contains(out.String(), pluginName+" explain ") ||
+		strings.Contains(text, programName+" explain") {
+		t.Errorf("a check advises what cannot be typed:\n%s", out.String())
+	}
+	out.Reset()
 	root.SetOut(&out)
 	root.SetErr(&out)
 	root.SetArgs([]string{"completion", "bash"})

@@ -31,6 +31,9 @@ func newTimeline(c *console.Console) *cobra.Command {
 			if err := w.CheckOutput(output.Value); err != nil {
 				return err
 			}
+			if _, err := c.ParseSince(since); err != nil {
+				return err
+			}
 			if err := c.Connect(); err != nil {
 				return err
 			}

@@ -99,6 +99,18 @@ func (c *Client) openHosts(ctx context.Context) error {
 	return nil
 }
 
+// checkHostAccess refuses a value of --host-access that names no way to hosts.
+func (c *Client) checkHostAccess() error {
+	inner, _, err := manual.ParseSpec(c.Host.Access)
+	if err == nil && inner != "" && inner != AccessNone && inner != AccessPod && !strings.HasPrefix(inner, AccessPod+":") {
+		_, err = local.Open(inner)
+	}
+	if err != nil {
+		return fmt.Errorf("--host-access: %w", err)
+	}
+	return nil
+}
+
 // checkNamedHosts refuses a name that is none: the operator would take the host for named.
 func (c *Client) checkNamedHosts() error {
 	for _, name := range c.Host.ControlPlane {

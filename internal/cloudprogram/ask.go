@@ -37,6 +37,18 @@ type source struct {
 	settings       map[string]string
 }
 
+// Check refuses a value of --cloud that names no cloud. No program is asked.
+func (p Programs) Check() error {
+	if p.Cloud == "" {
+		return nil
+	}
+	cloud, _, err := parseCloud(p.Cloud)
+	if err == nil && !slices.Contains(Ours, cloud) { // a word that is mistyped has no program
+		_, err = p.find(cloud)
+	}
+	return err
+}
+
 // Open returns the source that --cloud names, once its program has found the settings right.
 func (p Programs) Open(ctx context.Context) (inventory.Source, error) {
 	cloud, settings, err := parseCloud(p.Cloud)
