@@ -42,7 +42,7 @@ func ManagerSettings(p *v1.Plan) string {
 			wording.OneLine(p.Options.CredentialProviderSHA256),
 		)
 	}
-	var shown []string
+	var shown, first []string
 	for _, s := range p.Steps {
 		if s.Component != component.CCM || s.Kind != v1.StepAddManifest && s.Kind != v1.StepEnsureObject {
 			continue
@@ -50,8 +50,14 @@ func ManagerSettings(p *v1.Plan) string {
 		for _, c := range containersOf(s.Content + s.Object) {
 			lines := []string{"image of the cloud-controller-manager: " + describeImage(c.image)}
 			if len(c.command) > 0 {
-				line := wording.OneLine(strings.Join(mask.Command(c.command), " "))
-				lines = append(lines, "arguments of the cloud-controller-manager: "+line)
+				command := mask.Command(c.command)
+				line := strings.Join(command, " ")
+				if own := onlyAddress(first, command); own != "" {
+					line = "as above, with " + own
+				} else {
+					first = command
+				}
+				lines = append(lines, "arguments of the cloud-controller-manager: "+wording.OneLine(line))
 			}
 			for _, line := range lines {
 				if !slices.Contains(shown, line) {
@@ -62,6 +68,25 @@ func ManagerSettings(p *v1.Plan) string {
 		}
 	}
 	return out.String()
+}
+
+// onlyAddress is the address of a command that differs in nothing else from another; empty where it does.
+func onlyAddress(other, command []string) string {
+	const address = "--bind-address="
+	if len(other) != len(command) {
+		return ""
+	}
+	own := ""
+	for i, word := range command {
+		switch {
+		case word == other[i]:
+		case own == "" && strings.HasPrefix(word, address) && strings.HasPrefix(other[i], address):
+			own = word
+		default:
+			return ""
+		}
+	}
+	return own
 }
 
 // describeImage returns an image with whether it is this project's own. One of another registry with such a path is not
