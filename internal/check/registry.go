@@ -34,7 +34,8 @@ var Checks = slices.Concat(
 	factChecks,
 )
 
-// CodeOf returns the code of the check that a user names by its reason, such as InTreeOwnerUnfenced; else the name itself.
+// CodeOf returns the code of the check that a user names by its reason, such as InTreeOwnerUnfenced. Of any other name
+// it returns the name.
 func CodeOf(name string) string {
 	for _, k := range Checks {
 		if strings.EqualFold(k.Reason, name) {

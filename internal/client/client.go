@@ -129,9 +129,6 @@ func ReadKubeconfig(path, chosen string) (Kubeconfig, error) {
 
 // Connect connects to the cluster's API, and to nothing else.
 func (c *Client) Connect() error {
-	if err := c.checkAccess(); err != nil { // before an API server is asked, which may take long
-		return err
-	}
 	read, err := ReadKubeconfig(c.Kubeconfig, c.Context)
 	if clientcmd.IsEmptyConfig(err) { // client-go advises a variable that kubectl has not read for years
 		err = errors.New("none was found: $KUBECONFIG and ~/.kube/config name no cluster, and this is no pod")
@@ -167,6 +164,12 @@ func (c *Client) Connect() error {
 
 // Open connects to the cluster, the hosts and the cloud.
 func (c *Client) Open(ctx context.Context) error {
+	if err := c.Clouds.Check(); err != nil { // before an API server is asked, which may take long
+		return fmt.Errorf("--cloud: %w", err)
+	}
+	if err := checkHostAccess(c.Host.Access); err != nil {
+		return fmt.Errorf("--host-access: %w", err)
+	}
 	if err := c.Connect(); err != nil {
 		return err
 	}
@@ -184,14 +187,6 @@ func (c *Client) OpenHostsAndCloud(ctx context.Context) (err error) {
 		}
 	}
 	return c.openHosts(ctx) // last: what is wrong with the rest is said before a pod is made
-}
-
-// checkAccess refuses a cloud that is none, and hosts that this machine has not.
-func (c *Client) checkAccess() error {
-	if err := c.Clouds.Check(); err != nil {
-		return fmt.Errorf("--cloud: %w", err)
-	}
-	return c.checkHostAccess()
 }
 
 // NameCluster names the cluster before anything is said about it.

@@ -100,15 +100,12 @@ func (c *Client) openHosts(ctx context.Context) error {
 }
 
 // checkHostAccess refuses a value of --host-access that names no way to hosts.
-func (c *Client) checkHostAccess() error {
-	inner, _, err := manual.ParseSpec(c.Host.Access)
+func checkHostAccess(access string) error {
+	inner, _, err := manual.ParseSpec(access)
 	if err == nil && inner != "" && inner != AccessNone && inner != AccessPod && !strings.HasPrefix(inner, AccessPod+":") {
 		_, err = local.Open(inner)
 	}
-	if err != nil {
-		return fmt.Errorf("--host-access: %w", err)
-	}
-	return nil
+	return err
 }
 
 // checkNamedHosts refuses a name that is none: the operator would take the host for named.

@@ -49,7 +49,7 @@ func TestAnUpgradeOnTheWayIsRefused(t *testing.T) {
 		change       func(*v1.Snapshot)
 		want         []string
 	}{
-		{"two minors up", "v1.28.0", nil, []string{"kube-apiserver on host cp-1 is v1.26.0", "one minor version at a time", "v1.27 first"}},
+		{"two minors up", "v1.28.0", nil, []string{"each of 9 components (kube-apiserver on host cp-1, ", "6 more) is v1.26.0", "one minor version at a time", "v1.27 first"}},
 		{"a minor down", "v1.25.4", nil, []string{"is not taken back to v1.25.4"}},
 		{"a patch down", "v1.26.0", image(component.KAS, "registry.k8s.io/kube-apiserver:v1.26.3"), []string{"kube-apiserver on host cp-2 is v1.26.3"}},
 		{"no version", "latest", nil, []string{`target version "latest"`}},

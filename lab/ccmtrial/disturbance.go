@@ -29,7 +29,7 @@ const (
 	apiSilent     event = "no byte between the leader and the API"
 	apiFrozen     event = "kube-apiserver frozen"
 	cloudSilent   event = "no answer of the cloud for the leader"
-	leaseDeleted  event = "lease deleted"
+	leaseDeleted  event = "leases deleted"
 	// The events of pods are lies or accidents: the leader lives.
 	podForced     event = "leader's pod deleted by force and made again"
 	containerLost event = "leader's container lost by its runtime"
@@ -80,8 +80,13 @@ var allTimings = []timings{
 	{15 * time.Second, 10 * time.Second, time.Second},
 }
 
+// flags are those of managers in a random campaign. They delete nodes without waiting as long as they do elsewhere.
 func (t timings) flags() []string {
 	return []string{
+		"--node-monitor-period=2s",
+		"--node-deletion-grace-after-takeover=2s",
+		"--node-deletion-limit=1000",
+		"--node-deletion-limit-percent=100",
 		fmt.Sprintf("--leader-elect-lease-duration=%s", t.duration),
 		fmt.Sprintf("--leader-elect-renew-deadline=%s", t.deadline),
 		fmt.Sprintf("--leader-elect-retry-period=%s", t.retry),
@@ -138,6 +143,11 @@ func (d disturbance) keepsLeader(t timings) bool {
 	default:
 		return false
 	}
+}
+
+// endsLeader reports whether the leader ends in any case, maybe after more work.
+func (d disturbance) endsLeader() bool {
+	return d.event == told || d.event == killed || d.event == leaseDeleted
 }
 
 // endsWith is the exit code with which a leader has to end if it ends.
@@ -203,7 +213,7 @@ func (w *world) begin(
 		with.Faults = append([]simcloud.Fault{{Caller: leader.Name(), Hang: true}}, settings.Faults...)
 		return func() error { return w.cloud.Set(settings) }, w.cloud.Set(with)
 	case leaseDeleted:
-		return none, w.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, mainLease, metav1.DeleteOptions{})
+		return none, w.deleteLeases(ctx)
 	case podForced:
 		return none, errors.Join(w.deletePodByForce(ctx, leader.Name()), w.makePod(ctx, leader.Name()))
 	case containerLost:
@@ -212,6 +222,16 @@ func (w *world) begin(
 		return none, w.testify(ctx, leader.Name())
 	}
 	return nil, fmt.Errorf("%q is no event", d.event)
+}
+
+// deleteLeases forces an election, as an operator does with kubectl.
+func (w *world) deleteLeases(ctx context.Context) error {
+	leases := w.admin.CoordinationV1().Leases(metav1.NamespaceSystem)
+	err := leases.Delete(ctx, mainLease, metav1.DeleteOptions{})
+	if w.migrates {
+		err = errors.Join(err, leases.Delete(ctx, migrationLease, metav1.DeleteOptions{}))
+	}
+	return err
 }
 
 // signaled is what can be stopped and continued.

@@ -43,7 +43,7 @@ func (w *world) round(ctx context.Context, d disturbance, t timings, leader, sta
 		return r, err
 	}
 	var err error
-	if r.passed, err = w.standbyLeads(ctx, leader, standby, began); err != nil {
+	if r.passed, err = w.standbyLeads(ctx, d, leader, standby, began); err != nil {
 		return r, err
 	}
 	if r.passed && d.keepsLeader(t) {
@@ -68,7 +68,12 @@ func (w *world) round(ctx context.Context, d disturbance, t timings, leader, sta
 
 // standbyLeads waits until one of two managers is at work and reports whether it is the standby. A leader that has lost
 // its lease has to end.
-func (w *world) standbyLeads(ctx context.Context, leader, standby *ccmlab.Manager, began time.Time) (bool, error) {
+func (w *world) standbyLeads(
+	ctx context.Context,
+	d disturbance,
+	leader, standby *ccmlab.Manager,
+	began time.Time,
+) (bool, error) {
 	healed, passed := time.Now(), false
 	err := eventually(ctx, "the loops to be run again", patience, func(context.Context) error {
 		if err := standby.Alive(); err != nil {
@@ -84,7 +89,7 @@ func (w *world) standbyLeads(ctx context.Context, leader, standby *ccmlab.Manage
 		switch {
 		case count[standby.Name()] > 0:
 			passed = true
-		case count[leader.Name()] < ensureRequests || leader.Alive() != nil:
+		case d.endsLeader() || count[leader.Name()] < ensureRequests || leader.Alive() != nil:
 			return errNotYet
 		}
 		return nil
