@@ -206,7 +206,7 @@ func (w *world) begin(
 		way.Cut()
 		return way.Heal, nil
 	case apiSilent:
-		return w.silence(leader)
+		return w.silence(leader) //nolint:contextcheck // its connections go on after that
 	case cloudSilent:
 		settings := w.cloud.Settings()
 		with := settings
