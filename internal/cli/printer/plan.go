@@ -279,10 +279,14 @@ func restartWords(o outline.Outline) string {
 
 // riskWords say how risky a plan is, and why.
 func riskWords(o outline.Outline) string {
-	if len(o.Reasons) == 0 {
-		return o.Risk
+	risk := o.Risk
+	if len(o.Blocking) > 0 {
+		risk += " once nothing blocks"
 	}
-	return o.Risk + ": " + strings.Join(o.Reasons, "; ")
+	if len(o.Reasons) == 0 {
+		return risk
+	}
+	return risk + ": " + strings.Join(o.Reasons, "; ")
 }
 
 // irreversibleNamed is how many irreversible changes are named.
