@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -255,5 +256,28 @@ func TestAfterARestoreOfTheAPIsDataTheLeaseIsContendedForAsBefore(t *testing.T) 
 			t.Errorf("it does not lead any more")
 		}
 		a.terminate()
+	})
+}
+
+// A leader without a watch knows only at its next renewal that its lease was deleted.
+func TestADeletedLeaseIsTakenOnceItsHolderKnows(t *testing.T) {
+	bubble(t, func(w *world) {
+		for range 50 {
+			w.api, w.writes = newAPI(), nil
+			a := w.start("a", one(), func(p *process, _ *election.Config) { p.client.noWatch = true })
+			w.leads(a, mainLease, time.Second)
+			b := w.start("b", one())
+			<-time.After(5*time.Second + time.Duration(rand.Int64N(int64(2*time.Second))))
+			w.remove(mainLease)
+			deleted := time.Now()
+			w.leads(b, mainLease, 3*time.Second)
+			if took := time.Since(deleted); took < 2500*time.Millisecond {
+				t.Errorf("it was taken after %s, its holder may know of it after 2 s", took)
+			}
+			w.lost(<-a.done, "deleted|it is held by b")
+			w.exclusive()
+			b.terminate()
+			w.forget()
+		}
 	})
 }

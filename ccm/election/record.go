@@ -37,17 +37,20 @@ func observeLease(lease *coordinationv1.Lease, before uint64) observation {
 type leaseRecord struct {
 	identity string // of this process
 	// What was observed. It changes through take alone.
-	known    bool                  // it was read, or found to be absent
-	seen     *coordinationv1.Lease // its newest version; nil while there is none
-	version  string                // its resourceVersion, or that of its deletion
-	count    uint64                // how many versions were taken in
-	seenAt   time.Duration         // since when its spec is as it is, by our own observation
-	freeAt   time.Time             // when it was seen to be released; zero while it is held
+	known   bool                  // it was read, or found to be absent
+	seen    *coordinationv1.Lease // its newest version; nil while there is none
+	version string                // its resourceVersion, or that of its deletion
+	count   uint64                // how many versions were taken in
+	seenAt  time.Duration         // since when its spec is as it is, by our own observation
+	freeAt  time.Time             // when it was seen to be released; zero while it is held
+	// vanished is that the lease was deleted while another process held it. That one knows it at its next renewal.
+	vanished bool
 	watching bool
 	stale    bool          // it may have changed without being seen: a watch began or ended
 	heard    time.Duration // when it was last read or its watch last sent something
-	// What a kubelet has testified. settle is what passes between its word that a holder has ended and taking the lease. A
-	// request that the holder sent with its last breath has that long to arrive, and a holder that lives renews within it.
+	// What a kubelet has testified. settle is what passes between its word that a holder has ended and taking the lease,
+	// and between a deletion and that. A request that the holder sent with its last breath has that long to arrive, and a
+	// holder that lives renews, or tries to, within it.
 	settle  time.Duration
 	ended   string        // the holder that has ended; no other process ever has its identity
 	endedAt time.Duration // when that was heard
@@ -72,6 +75,7 @@ func (r *leaseRecord) applyObservation(o observation, now time.Duration) (news, 
 	case r.isHeld():
 		r.freeAt = time.Now()
 	}
+	r.vanished = o.lease == nil && (r.vanished || r.isHeld() && !r.isOwnWrite(r.seen))
 	if !r.known || (r.seen == nil) != (o.lease == nil) ||
 		o.lease != nil && !equality.Semantic.DeepEqual(r.seen.Spec, o.lease.Spec) {
 		r.seenAt = now
@@ -142,8 +146,11 @@ func (r *leaseRecord) otherHolder() testimony.Claim {
 }
 
 // expires is when the lease can be taken. That is its own duration after its spec was first seen to be as it is, as
-// contenders with client-go count. It is sooner where the holder has ended.
+// contenders with client-go count. It is sooner where the holder has ended, or the lease was deleted.
 func (r *leaseRecord) expires() time.Duration {
+	if r.vanished {
+		return r.seenAt + r.settle
+	}
 	if !r.isHeld() || r.isOwnWrite(r.seen) {
 		return r.seenAt
 	}
