@@ -289,7 +289,7 @@ func TestTheOriginalsCRDWithObjectsInItIsTakenOver(t *testing.T) {
 	}))
 	must(t, b.world.InstallCRDs(ctx))
 	for _, app := range []string{"apiserver", "controller-manager"} {
-		must(t, b.namespace(ctx, "cluster-"+nameOf(0)))
+		must(t, b.world.grant(ctx, "cluster-"+nameOf(0)))
 		must(t, b.deployment(ctx, "cluster-"+nameOf(0), app))
 	}
 	b.lead(t)

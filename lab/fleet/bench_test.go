@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -202,7 +201,7 @@ func (b *bench) fill(ctx context.Context, n int) error {
 	for i := range n {
 		g.Go(func() error {
 			namespace := "cluster-" + nameOf(i)
-			if err := b.namespace(ctx, namespace); err != nil {
+			if err := b.world.grant(ctx, namespace); err != nil {
 				return err
 			}
 			for _, app := range []string{"apiserver", "controller-manager"} {
@@ -215,14 +214,6 @@ func (b *bench) fill(ctx context.Context, n int) error {
 		})
 	}
 	return g.Wait()
-}
-
-func (b *bench) namespace(ctx context.Context, name string) error {
-	_, err := b.world.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	return seed.GrantOperator(ctx, b.world.Client(), name)
 }
 
 func (b *bench) deployment(ctx context.Context, namespace, app string) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/cluster"
@@ -124,6 +125,15 @@ func (w *World) addCluster(t *testing.T, o seed.ClusterOptions, machines int) *s
 	}
 	must(t, seed.Await(ctx, "load balancers and routes", func(ctx context.Context) error { return inLine(ctx, c, routes) }))
 	return c
+}
+
+// grant makes the namespace of a control plane, where the operator has its rights.
+func (w *World) grant(ctx context.Context, name string) error {
+	_, err := w.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return seed.GrantOperator(ctx, w.Client(), name)
 }
 
 // writers counts by user, from the seed's audit log, the writes of a Cluster, or of a subresource of it, that were taken.

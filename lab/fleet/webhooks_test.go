@@ -20,6 +20,7 @@ func TestTheOperatorAnswersForClustersAsTheGuideSays(t *testing.T) {
 	t.Run("enabling the feature adds both annotations", func(t *testing.T) {
 		for _, group := range []string{kv1.LegacyGroupName, kv1.GroupName} {
 			name := "crh4xbxz5f-" + strings.Split(group, ".")[1]
+			must(t, w.grant(ctx, "cluster-"+name)) // without rights it is Blocked, held or not
 			o, err := w.Create(ctx, group, name, map[string]any{"features": map[string]any{kv1.FeatureExternalCloudProvider: false}})
 			must(t, err)
 			must(t, o.Annotate(ctx, kv1.AnnotationHold, "a test: there is no such cluster"))
@@ -57,6 +58,7 @@ func TestTheOperatorAnswersForClustersAsTheGuideSays(t *testing.T) {
 	})
 	t.Run("a dead operator does not wedge the seed", func(t *testing.T) {
 		must(t, w.ScaleOperator(ctx, 0))
+		must(t, w.grant(ctx, "cluster-meanwhile"))
 		o, err := w.Create(ctx, kv1.GroupName, "meanwhile", map[string]any{"features": map[string]any{kv1.FeatureExternalCloudProvider: false}})
 		must(t, err)
 		must(t, w.ScaleOperator(ctx, 1))
