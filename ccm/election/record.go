@@ -49,8 +49,8 @@ type leaseRecord struct {
 	stale    bool          // it may have changed without being seen: a watch began or ended
 	heard    time.Duration // when it was last read or its watch last sent something
 	// What a kubelet has testified. settle is what passes between its word that a holder has ended and taking the lease,
-	// and between a deletion and that. A request that the holder sent with its last breath has that long to arrive, and a
-	// holder that lives renews, or tries to, within it.
+	// and between a deletion and that. A request that the holder sent with its last breath arrives within it. A holder
+	// that lives renews within it, or tries to.
 	settle  time.Duration
 	ended   string        // the holder that has ended; no other process ever has its identity
 	endedAt time.Duration // when that was heard
