@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // Ours are the clouds whose programs, of this project, can be asked.
@@ -49,7 +50,7 @@ func parseCloud(spec string) (cloud string, settings map[string]string, err erro
 	return cloud, settings, nil
 }
 
-func known() string { return strings.Join(Ours[:len(Ours)-1], ", ") + " or " + Ours[len(Ours)-1] }
+func known() string { return english.Series("or", Ours) }
 
 // MayPreview reports whether a cloud that the cluster names may be asked: one of ours, or the one that --cloud names.
 func (p Programs) MayPreview(cloud string) bool {

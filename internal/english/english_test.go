@@ -23,3 +23,11 @@ func TestWordsGoWithTheirNumber(t *testing.T) {
 		}
 	}
 }
+
+func TestASeriesHasItsWordBeforeTheLast(t *testing.T) {
+	for want, names := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+		if got := english.Series("or", names); got != want {
+			t.Errorf("%q: %q", names, got)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"syscall"
 	"time"
 
@@ -115,7 +116,7 @@ func (d disturbance) String() string {
 func draw(random *rand.Rand, t timings, inPods bool) disturbance {
 	all := events
 	if inPods {
-		all = append(append([]event{}, events...), eventsOfPods...)
+		all = slices.Concat(events, eventsOfPods)
 	}
 	d := disturbance{
 		event: all[random.IntN(len(all))],

@@ -2,7 +2,8 @@ package cloudprovider
 
 import (
 	"cmp"
-	"strings"
+
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // Names of providers that a plan has to tell apart.
@@ -26,9 +27,5 @@ func Enumerate(word string, providers []string) string {
 	for _, p := range providers {
 		names = append(names, ShortName(p))
 	}
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
+	return english.Series(word, names)
 }

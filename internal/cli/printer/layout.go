@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -38,8 +39,7 @@ func (f *Format) Set(s string) error {
 
 // Words returns the allowed words as a sentence has them.
 func (f *Format) Words() string {
-	last := len(f.Allowed) - 1
-	return strings.Join(f.Allowed[:last], ", ") + " or " + f.Allowed[last]
+	return english.Series("or", f.Allowed)
 }
 
 // Print writes a document as JSON or YAML, or calls what writes it in the other words of the format.
