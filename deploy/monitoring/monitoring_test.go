@@ -139,10 +139,11 @@ func TestRulesAskForSeriesThatThereAre(t *testing.T) {
 	}
 }
 
+// The workflow sets TRANSPLANT_PROMTOOL=required: a runner that loses the package would skip this test for ever and stay green.
 func TestRulesDoWhatTheirTestsSay(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		if os.Getenv("CI") != "" {
+		if os.Getenv("TRANSPLANT_PROMTOOL") == "required" {
 			t.Fatal("no promtool: the rules would go untested; install the package prometheus")
 		}
 		t.Skip("needs promtool: Debian's package prometheus has it")
