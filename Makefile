@@ -232,6 +232,12 @@ fleet: ## Try the operator on a seed with user clusters: the guide, the holes of
 CLUSTERS ?= 500
 WAVE     ?= 20
 
+.PHONY: bench-large
+bench-large: bench-programs ## Measure 15,000 nodes and 2,000 load balancers next to tuned upstream, and write the ratios into docs/reference/bench.md
+	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-large --throttle off --nodes 15000 --services 2000 --window 3m --limit 15m \
+		--implementations upstream-tuned,ours --scenario join,churn,zone-lost,steady \
+		--page $(CURDIR)/docs/reference/bench.md --page-target bench-large --commit $$(git describe --always --dirty --exclude '*')
+
 .PHONY: bench-fleet
 bench-fleet: ## Measure the operator with CLUSTERS=500 Clusters, WAVE=20 of them migrated first (writes out/bench-fleet/)
 	cd lab && $(GO) test ./fleet -run TestAFleetCosts -count=1 -v -timeout 0 -fleet.clusters=$(CLUSTERS) -fleet.migrate=$(WAVE) -fleet.idle=60s -fleet.out=$(CURDIR)/out/bench-fleet

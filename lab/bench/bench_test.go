@@ -293,15 +293,18 @@ func TestAPageGetsTheResultsBetweenItsMarks(t *testing.T) {
 		{Scenario: "join", Implementation: upstreamName, Nodes: 4, Seconds: 10, Complete: true, Done: 4, Of: 4, CloudCalls: 8, APIWrites: 8},
 		{Scenario: "join", Implementation: oursName, Nodes: 4, Seconds: 5, Complete: true, Done: 4, Of: 4, CloudCalls: 2, APIWrites: 8},
 	}
-	write("before\n" + pageBegin + "old\n" + pageEnd + "after\n")
-	if err := WritePage(page, "Measured on a day.", results); err != nil {
+	begin, end := pageMarks("bench-short")
+	otherBegin, otherEnd := pageMarks("bench-large")
+	other := otherBegin + "of another target\n" + otherEnd
+	write("before\n" + begin + "old\n" + end + "after\n" + other)
+	if err := WritePage(page, "bench-short", "Measured on a day.", results); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"before\n", "Measured on a day.", "| join: 4 nodes | ours | 5.00 (0.5x) |", "| 2 (0.25x) | 8 (1x) |", "after\n"} {
+	for _, part := range []string{"before\n", "Measured on a day.", "| join: 4 nodes | ours | 5.00 (0.5x) |", "| 2 (0.25x) | 8 (1x) |", "after\n" + other} {
 		if !strings.Contains(string(got), part) {
 			t.Errorf("the page lacks %q:\n%s", part, got)
 		}
@@ -310,7 +313,7 @@ func TestAPageGetsTheResultsBetweenItsMarks(t *testing.T) {
 		t.Error("the earlier results are still there")
 	}
 	write("no marks")
-	if err := WritePage(page, "", results); err == nil || !strings.Contains(err.Error(), "to write results between") {
+	if err := WritePage(page, "bench-short", "", results); err == nil || !strings.Contains(err.Error(), "to write results between") {
 		t.Errorf("a page without marks: error %v", err)
 	}
 	if left, err := os.ReadFile(page); err != nil || string(left) != "no marks" {
@@ -327,9 +330,12 @@ var minimalWork = map[string]work{
 	oneNode:                    {done: 2, calls: 3, writes: 1},
 	twentyNodes:                {done: 2, calls: 3, writes: 20},
 	takeover:                   {},
+	newServices:                {done: 20, calls: 23, writes: 41},
+	replacedNodes:              {done: 22, calls: 23, writes: 1},
 	"routes":                   {done: 4, calls: 5, writes: 4},
 	"routes-failing":           {done: 4, calls: 5, writes: 4},
 	"vanished":                 {done: 1, calls: 1, writes: 1},
+	"zone-lost":                {done: 1},
 	"parked":                   {done: 4},
 	"steady":                   {calls: 1},
 	"handover-planned":         {done: 1, calls: 1, writes: 1},
@@ -345,6 +351,9 @@ var mostWork = map[string]work{
 	oneNode:                    {calls: 4, writes: 8},
 	twentyNodes:                {calls: 24, writes: 80},
 	takeover:                   {calls: 6, writes: 3},
+	newServices:                {calls: 30, writes: 100},
+	replacedNodes:              {calls: 30, writes: 36},
+	"zone-lost":                {calls: 6, writes: 3},
 	"routes":                   {calls: 10, writes: 8},
 	"routes-failing":           {calls: 14, writes: 12},
 	"vanished":                 {calls: 6, writes: 4},

@@ -58,19 +58,25 @@ func services(ctx context.Context, w *world) ([]Result, error) {
 
 func (w *world) addServices(ctx context.Context) error {
 	err := each(ctx, w.services, func(ctx context.Context, i int) error {
-		_, err := w.client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("service-%04d", i)},
-			Spec: corev1.ServiceSpec{
-				Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "web"},
-				Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
-			},
-		}, metav1.CreateOptions{})
+		service := loadBalanced(fmt.Sprintf("service-%04d", i))
+		_, err := w.client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("creating services: %w", err)
 	}
 	return nil
+}
+
+// loadBalanced is a Service that wants a load balancer.
+func loadBalanced(name string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "web"},
+			Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+		},
+	}
 }
 
 // balanced waits until every Service has its load balancer and says so, and the manager is quiet.

@@ -9,25 +9,25 @@ import (
 	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
-// The marks of the part of a page that WritePage replaces.
-const (
-	pageBegin = "<!-- written by make bench-short -->\n"
-	pageEnd   = "<!-- end of what make bench-short writes -->\n"
-)
+// pageMarks are the lines between which the results of a make target are.
+func pageMarks(target string) (begin, end string) {
+	return "<!-- written by make " + target + " -->\n", "<!-- end of what make " + target + " writes -->\n"
+}
 
-// WritePage puts results into a page of the documentation, between its two marks. Taken says of which commit they are,
-// and when they were measured. A page without the marks is left as it is.
-func WritePage(path, taken string, results []Result) error {
+// WritePage puts results into a page of the documentation, between the two marks of a make target. Taken says of which
+// commit they are, and when they were measured. A page without the marks is left as it is.
+func WritePage(path, target, taken string, results []Result) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("reading the page of results: %w", err)
 	}
-	before, rest, begins := bytes.Cut(page, []byte(pageBegin))
-	_, after, ends := bytes.Cut(rest, []byte(pageEnd))
+	begin, end := pageMarks(target)
+	before, rest, begins := bytes.Cut(page, []byte(begin))
+	_, after, ends := bytes.Cut(rest, []byte(end))
 	if !begins || !ends {
-		return fmt.Errorf("%s has no lines %q and %q to write results between", path, pageBegin, pageEnd)
+		return fmt.Errorf("%s has no lines %q and %q to write results between", path, begin, end)
 	}
-	written := string(before) + pageBegin + "\n" + taken + "\n\n" + markdown(results) + "\n" + pageEnd + string(after)
+	written := string(before) + begin + "\n" + taken + "\n\n" + markdown(results) + "\n" + end + string(after)
 	if err := wholefile.Write(path, []byte(written), 0o644); err != nil {
 		return fmt.Errorf("writing the page of results: %w", err)
 	}

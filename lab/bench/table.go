@@ -170,7 +170,7 @@ func done(r Result) string {
 // baseline is upstream's result in a group, if it is there.
 func baseline(results []Result) *Result {
 	for i := range results {
-		if results[i].Implementation == upstreamName {
+		if results[i].Implementation != oursName {
 			return &results[i]
 		}
 	}

@@ -29,8 +29,8 @@ type settings struct {
 	bench.Options
 	out  string
 	keep bool
-	// page is a page of the documentation that gets the results, and commit what was measured.
-	page, commit string
+	// page is a page of the documentation that gets the results, between the marks of a make target; commit is what was measured.
+	page, target, commit string
 }
 
 func newCommand() *cobra.Command {
@@ -77,6 +77,7 @@ func newCommand() *cobra.Command {
 	)
 	f.StringVar(&s.out, "out", filepath.Join("out", "bench"), "directory of results.json and bench.svg")
 	f.StringVar(&s.page, "page", "", "page of the documentation to write the ratios into")
+	f.StringVar(&s.target, "page-target", "bench-short", "the make target between whose marks --page gets them")
 	f.StringVar(&s.commit, "commit", "", "the commit that is measured, for --page")
 	f.BoolVar(&s.keep, "keep", false, "keep the results in results.json that this run does not repeat")
 	return cmd
@@ -103,7 +104,7 @@ func (s settings) run(cmd *cobra.Command) error {
 	results, err := s.measure(cmd)
 	if err == nil && s.page != "" {
 		taken := fmt.Sprintf("Measured on %s at commit %s.", time.Now().UTC().Format(time.DateOnly), s.commit)
-		err = bench.WritePage(s.page, taken, results)
+		err = bench.WritePage(s.page, s.target, taken, results)
 	}
 	return errors.Join(err, s.show(cmd.OutOrStdout(), results))
 }
