@@ -145,7 +145,7 @@ func (c *caller) admit(ctx context.Context, call call) (*ticket, error) {
 	admitted, err := c.budget.acquire(ctx, call.class)
 	if err != nil {
 		return nil, fmt.Errorf(
-			"waiting for the budget of calls of class %s, to call %s for %s: %w",
+			"waiting until the call rate of class %s allows to call %s for %s: %w",
 			call.class,
 			call.operation,
 			call.object,

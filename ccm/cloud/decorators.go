@@ -158,7 +158,7 @@ func (in inputs) hasText(is func(text string) bool) bool {
 	})
 }
 
-// hasTextIn is hasText for what a value is made of.
+// hasTextIn reports whether a text that a value is made of is as asked for.
 func hasTextIn(v reflect.Value, is func(text string) bool) bool {
 	switch v.Kind() {
 	case reflect.String:

@@ -29,8 +29,8 @@ import (
 // because they may write then, or start loops that do.
 type EarlyStarter interface {
 	// StartsEarly reports whether Initialize and SetInformers write nothing, to the cluster or to the cloud, and start
-	// nothing that writes. With true, the provider also answers before them which of the interfaces it has. A lease with
-	// nothing to run under it is then left alone.
+	// nothing that writes. With true, the provider also answers before them which of the interfaces it has. A lease
+	// with nothing to run under it is then left alone.
 	StartsEarly() bool
 }
 
@@ -155,7 +155,7 @@ func (l guardedLister) ListInstances(ctx context.Context, nodes []*corev1.Node, 
 // MaxInstances implements InstancesLister.
 func (l guardedLister) MaxInstances() int { return max(l.lister.MaxInstances(), 1) }
 
-// Class is a kind of call to the cloud. Each has its share of the call budget, so that load balancers that are
+// Class is a kind of call to the cloud. Each has its share of the call rate, so that load balancers that are
 // throttled cannot keep nodes from being initialised.
 type Class string
 
@@ -195,8 +195,8 @@ type tracked struct {
 }
 
 // Track follows the call that is made with the context that it returns. It calls start at once, and done when the
-// caller calls end. In between, a call that waits for the call budget counts as not started. A provider that was not
-// called does not hang, however long the cloud throttles.
+// caller calls end. In between, a call that waits because of the call rate counts as not started. A provider that was
+// not called does not hang, however long the cloud throttles.
 func Track(ctx context.Context, start func() (done func())) (tracking context.Context, end func()) {
 	t := &tracked{start: start, done: start()}
 	return context.WithValue(ctx, trackedKey{}, t), func() { t.stop(true) }
@@ -247,7 +247,7 @@ func guardOf(c cloudprovider.Interface) *Guard {
 	return nil
 }
 
-// Guard is what stands in front of one provider, for all leases of a process: metrics, call budget, cache of instances.
+// Guard is what stands in front of one provider, for all leases of a process: metrics, call rate, cache of instances.
 type Guard struct {
 	provider cloudprovider.Interface
 	caller   *caller
@@ -314,10 +314,10 @@ func IsGuarded(c cloudprovider.Interface) bool { return guardOf(c) != nil }
 
 // Instances answers what controllers ask about instances, with as few calls as the provider allows.
 type Instances interface {
-	// Read describes the instances of nodes, in their order, one state each. Nodes that are asked for by several callers
-	// at the same time are asked for once. A state that was read at most maxAge ago is given again; 0 asks the cloud. An
-	// error of a call is in the Err of every node that it was for. Read waits for the call budget; it returns when it has
-	// all states or ctx ends.
+	// Read describes the instances of nodes, in their order, one state each. Nodes that are asked for by several
+	// callers at the same time are asked for once. A state that was read at most maxAge ago is given again; 0 asks the
+	// cloud. An error of a call is in the Err of every node that it was for. Read obeys the call rate; it returns when
+	// it has all states or ctx ends.
 	Read(ctx context.Context, nodes []*corev1.Node, want Want, maxAge time.Duration) []InstanceState
 	// BatchSize is for how many nodes one call to the cloud serves: 1 where the provider has no InstancesLister.
 	BatchSize() int

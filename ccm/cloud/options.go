@@ -20,7 +20,7 @@ var (
 	callDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "transplant_ccm_cloud_call_duration_seconds",
 		StabilityLevel: metrics.ALPHA,
-		Help: "Seconds that a call to the cloud provider took, by provider, operation and outcome. Waiting for the call budget is not in it. " +
+		Help: "Seconds that a call to the cloud provider took, by provider, operation and outcome. Waiting because of the call rate is not in it. " +
 			"dns, connection_refused, tls and timeout are connections that failed.",
 		Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200},
 	}, []string{"provider", "operation", "outcome"})
@@ -49,13 +49,13 @@ var (
 	}, []string{"provider", "operation"})
 	budgetWait = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "transplant_ccm_cloud_budget_wait_seconds", StabilityLevel: metrics.ALPHA,
-		Help:    "Seconds that a call waited for the call budget, by class.",
+		Help:    "Seconds that a call waited because of the call rate, by class.",
 		Buckets: []float64{0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 	}, []string{"class"})
 	budgetRate = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name:           "transplant_ccm_cloud_budget_rate",
 		StabilityLevel: metrics.ALPHA,
-		Help:           "Calls per second that the call budget allows, by class; class all is the sum of all. +Inf while nothing is throttled.",
+		Help:           "Call rate, in calls per second, by class; class all is the sum of all. +Inf while nothing is throttled.",
 	}, []string{"class"})
 	batchSize = metrics.NewHistogram(&metrics.HistogramOpts{
 		Name: "transplant_ccm_cloud_batch_size_nodes", StabilityLevel: metrics.ALPHA,
@@ -97,9 +97,9 @@ func (c *caller) observe(operation string, outcome Outcome, took time.Duration) 
 type Options struct {
 	// CallTimeout is how long a call may take before its caller is told that it did not answer. Default 2 minutes.
 	CallTimeout time.Duration
-	// LoadBalancerTimeout is CallTimeout for the calls that change load balancers. They may wait for minutes for what they
-	// made or deleted. On AWS a security group is deleted only once nothing uses it; the provider waits 10 minutes for
-	// that. Default 15 minutes.
+	// LoadBalancerTimeout is CallTimeout for the calls that change load balancers. They may wait for minutes for what
+	// they made or deleted. On AWS a security group is deleted only once nothing uses it; the provider waits 10 minutes
+	// for that. Default 15 minutes.
 	LoadBalancerTimeout time.Duration
 	// MaxQPS is the most calls per second that all controllers together make. 0 is as many as the cloud takes without
 	// throttling.

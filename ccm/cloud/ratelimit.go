@@ -115,7 +115,7 @@ func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
 	return w.ticket, nil
 }
 
-// removeIfWaiting takes a waiter out of its queue. It is false if its call was granted meanwhile.
+// removeIfWaiting removes a waiter from its queue. It is false if its call was granted meanwhile.
 func (b *budget) removeIfWaiting(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -242,8 +242,8 @@ type limiter struct {
 const (
 	// floor is the lowest rate: with less, it would take too long to see that the cloud is well again.
 	floor = 0.5
-	// cutTo is what is kept of the rate that the cloud did take. The rest is how fast its bucket fills again, and how far
-	// there is to grow.
+	// cutTo is what is kept of the rate that the cloud did take. The rest is how fast its bucket fills again, and how
+	// far there is to grow.
 	cutTo = 0.9
 	// cutEvery lets a cut show its effect before the next.
 	cutEvery = 250 * time.Millisecond

@@ -39,7 +39,7 @@ const (
 	OneLifeOfTheProvider     Difference = "the provider is started once, under the first lease that is won, and ended after the last controller"
 	CachesOfTheirOwn         Difference = "our controllers have caches of their own, filled on standby"
 	WorkOnlyWithALease       Difference = "a lease and its work go together: no write or call without the lease, and no lease without work"
-	NothingHoldsUpTheRest    Difference = "what hangs or fails does not hold up the rest: more workers by default, a budget and a time limit for each call"
+	NothingHoldsUpTheRest    Difference = "what hangs or fails does not hold up the rest: more workers by default, a call rate and a time limit for each call"
 	ComparedWithWhatShouldBe Difference = "load balancers, routes and Nodes are compared with what they should be, and the cloud is called where they differ"
 	CarefulDeletion          Difference = "a node is deleted after two looks, and not many at once"
 )

@@ -62,10 +62,10 @@ func metadataOf(node *corev1.Node, state cloud.InstanceState) (*cloudprovider.In
 	return state.Metadata, nil
 }
 
-// initialise judges what a node gets from its instance. A node without provider ID stays tainted. Load balancers need
-// the ID, the judgement of whether its instance is gone needs it, and no other controller sets it later. Only a
+// judgeInitialisation says what a node gets from its instance. A node without provider ID stays tainted. Load balancers
+// need the ID, the judgement of whether its instance is gone needs it, and no other controller sets it later. Only a
 // provider of the first generation may have none at all.
-func initialise(node *corev1.Node, state cloud.InstanceState, idsOptional bool) (initialisation, error) {
+func judgeInitialisation(node *corev1.Node, state cloud.InstanceState, idsOptional bool) (initialisation, error) {
 	metadata, err := metadataOf(node, state)
 	if err != nil {
 		return initialisation{}, err

@@ -249,7 +249,7 @@ func TestMetadataIsReadAsUpstreamReadsIt(t *testing.T) {
 					t.Fatal(state.Err)
 				}
 				equal(t, "metadata", test.metadata, state.Metadata)
-				does, err := initialise(node, state, idsOptional(test.cloud))
+				does, err := judgeInitialisation(node, state, idsOptional(test.cloud))
 				if (err != nil) != test.refused {
 					t.Fatalf("refused: %v, want: %v", err, test.refused)
 				}

@@ -24,12 +24,12 @@ func (c *Controller) initialise(calls context.Context, node *corev1.Node, state 
 	var err error
 	for range conflicts {
 		var does initialisation
-		if does, err = initialise(node, state, c.idsOptional); err != nil {
+		if does, err = judgeInitialisation(node, state, c.idsOptional); err != nil {
 			return err
 		}
 		var written *corev1.Node
 		if written, err = c.writeNode(calls, node, does); err == nil {
-			c.initialised(calls, written, does)
+			c.recordInitialised(calls, written, does)
 			return nil
 		}
 		if node, err = c.fresh(calls, node, err); err != nil || node == nil || !hasCloudTaint(node) {
@@ -66,7 +66,8 @@ func (c *Controller) writeNode(calls context.Context, node *corev1.Node, does in
 	return c.patch(calls, node, map[string]any{"metadata": meta, "spec": spec})
 }
 
-func (c *Controller) initialised(calls context.Context, node *corev1.Node, does initialisation) {
+// recordInitialised counts a node that was initialised, and tells its events.
+func (c *Controller) recordInitialised(calls context.Context, node *corev1.Node, does initialisation) {
 	age := c.clock.Since(node.CreationTimestamp.Time).Seconds()
 	taintRemovalDelay.Observe(age)
 	c.rememberWrite(node)

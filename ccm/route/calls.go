@@ -171,7 +171,7 @@ func (c *Controller) eventRefused(n needs) {
 }
 
 // track follows what is done with the context that it returns, which is stuck by the health check if it takes too long.
-// Waiting for the call budget does not count.
+// Waiting because of the call rate does not count.
 func (c *Controller) track(ctx context.Context, what string) (tracking context.Context, end func()) {
 	return cloud.Track(ctx, func() func() { return c.tracker.Start(what) })
 }

@@ -152,7 +152,7 @@ func leadsTo(route seen, node *corev1.Node, clusterCIDRs []*net.IPNet) bool {
 	return route.made || !route.EnableNodeAddresses || hasSameAddresses(node.Status.Addresses, route.TargetNodeAddresses)
 }
 
-// hasSameAddresses ignores the order, as upstream does: clouds sort addresses.
+// hasSameAddresses reports whether two lists have the same addresses in any order, as upstream does: clouds sort them.
 func hasSameAddresses(a, b []corev1.NodeAddress) bool {
 	return len(a) == len(b) &&
 		!slices.ContainsFunc(a, func(address corev1.NodeAddress) bool { return !slices.Contains(b, address) })

@@ -24,15 +24,15 @@ type cloudClient struct {
 	tracker  *progress.Tracker
 }
 
-// track follows one call for a Service, since only in that a provider may hang. A Service that waits for the call
-// budget takes long as well, and so does one that needs several calls.
+// track follows one call for a Service, since only in that a provider may hang. A Service that waits because of the
+// call rate takes long as well, and so does one that needs several calls.
 func (b cloudClient) track(ctx context.Context, service *corev1.Service) (context.Context, func()) {
 	what := "service " + keyOf(service)
 	ctx = cloud.WithClass(ctx, cloud.ClassLoadBalancer)
 	return cloud.Track(ctx, func() func() { return b.tracker.Start(what) })
 }
 
-// errNoStatus is what a provider's status of nil is taken for. To go on with an empty one would take the address out of
+// errNoStatus is what a provider's status of nil is taken for. To go on with an empty one would remove the address from
 // a Service that has one.
 var errNoStatus = errors.New("service status returned by EnsureLoadBalancer is nil")
 
@@ -79,13 +79,13 @@ func (b cloudClient) update(ctx context.Context, service *corev1.Service, nodes 
 // remove deletes a load balancer. It is no error that another controller implements it: there is nothing for us to
 // delete.
 func (b cloudClient) remove(ctx context.Context, service *corev1.Service) error {
-	if err := b.removed(ctx, service); !isElsewhere(err) {
+	if err := b.callDelete(ctx, service); !isElsewhere(err) {
 		return err
 	}
 	return nil
 }
 
-func (b cloudClient) removed(ctx context.Context, service *corev1.Service) (err error) {
+func (b cloudClient) callDelete(ctx context.Context, service *corev1.Service) (err error) {
 	defer timed(deleteDuration, time.Now(), &err)
 	ctx, end := b.track(ctx, service)
 	defer end()
@@ -120,11 +120,11 @@ func outcome(err error) string {
 	return "error"
 }
 
-// isElsewhere is whether the provider says that another controller implements a load balancer.
+// isElsewhere reports whether the provider says that another controller implements a load balancer.
 func isElsewhere(err error) bool { return errors.Is(err, cloudprovider.ImplementedElsewhere) }
 
-// isFinal is whether an error is that this process may no longer act. A provider may have made an error of its own of
-// its context's end.
+// isFinal reports whether an error says that this process may no longer act. A provider may have made an error of its
+// own of its context's end.
 func isFinal(ctx context.Context, err error) bool {
 	return errors.Is(err, election.ErrFenced) || ctx.Err() != nil && errors.Is(context.Cause(ctx), election.ErrFenced)
 }

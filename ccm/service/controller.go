@@ -1,15 +1,16 @@
 // Package service decides which load balancer each Service of type LoadBalancer has in the cloud, and makes it so.
 //
-// It stands in for upstream's service-lb-controller: finalizer, status, events and the rules of membership are the
-// same. It differs in being level-triggered. What a load balancer should be (spec and annotations, members) is compared
-// with what this process last made it. So a change that is reverted, or that changes nothing the cloud knows of, costs
-// no call.
+// It stands in for upstream's service-lb-controller: finalizer and status are the same. Two things differ for users: a
+// node becomes a member once it is initialised, and there is one more event (LoadBalancerNotFound). It is also
+// level-triggered. What a load balancer should be (spec and annotations, members) is compared with what this process
+// last made it. So a change that is reverted, or that changes nothing the cloud knows of, costs no call.
 //
-//	Service event ──────────────┐                       ┌─> ensure   spec, annotations: EnsureLoadBalancer, status
-//	node events ──batch──node──>├─> queue ──> judge ──> ├─> update   members only: UpdateLoadBalancer
-//	drift check, resync ────────┤   "service"           ├─> status   somebody changed it: patched back, without a call
-//	retry, back-off ────────────┘                       ├─> check    GetLoadBalancer: still there, still at its address?
-//	                                                    └─> cleanup  EnsureLoadBalancerDeleted, finalizer
+//	Service event ─────────────┐                     ┌─> ensure, resync            EnsureLoadBalancer, status
+//	node events ──batch──node─>├─> queue ─> decide ─>├─> update                    UpdateLoadBalancer: members only
+//	drift check, resync ───────┤   "service"         ├─> status                    no call: others changed it
+//	retry, back-off ───────────┘                     ├─> check                     GetLoadBalancer: is it there?
+//	                                                 ├─> cleanup, delete, replace  EnsureLoadBalancerDeleted
+//	                                                 └─> orphan                    no call: it stays in the cloud
 //
 // What is in line is also kept in a ConfigMap, as fingerprints, so that the next leader does not ensure everything
 // again. An entry is removed before the call that makes it untrue. A leader believes the entries only if none but
@@ -57,8 +58,8 @@ const (
 	maxDeleteDelay = 30 * time.Second
 	// slowAfter is how long a Service may keep others from its worker's place. See Config.Workers.
 	slowAfter = 10 * time.Second
-	// slowPerWorker is how many Services for each worker may take longer than that at once, and minSlow the least of all
-	// together. Without a bound one user's slow Services would be thousands of calls at once.
+	// slowPerWorker is how many Services for each worker may take longer than that at once, and minSlow the least of
+	// all together. Without a bound one user's slow Services would be thousands of calls at once.
 	slowPerWorker = 10
 	minSlow       = 50
 	// stuckMargin is by how much a call may take longer than its limit, at which a guard gives it up.
@@ -75,10 +76,10 @@ type Config struct {
 	Nodes    coreinformers.NodeInformer
 	// ClusterName is given to the provider, which names load balancers by it.
 	ClusterName string
-	// Workers is how many Services are worked on at once (--concurrent-service-syncs). With more than one, a Service that
-	// takes longer than ten seconds no longer counts. So load balancers that hang do not keep others waiting. Ten times as
-	// many may be that slow at once, or 50 if that is more; from there on they count. One is obeyed strictly: it may be
-	// there for a provider that cannot do two things at once.
+	// Workers is how many Services are worked on at once (--concurrent-service-syncs). With more than one worker, a
+	// Service slower than 10 s moves to a second pool of 10 x Workers places (at least 50). So load balancers that hang
+	// do not keep others waiting, until that pool is full. With one worker nothing runs in parallel: its provider may
+	// not be able to do two things at once.
 	Workers int
 	// Environment is what else decides how the provider makes load balancers: the content of the cloud config. When it
 	// changes, or the program does, a new leader ensures everything, as users expect of a restart. Secrets in it do not
@@ -258,7 +259,7 @@ func (c *Controller) adopt(ctx context.Context, fence *election.Fence) {
 		if !wantsLoadBalancer(service) || service.DeletionTimestamp != nil {
 			continue
 		}
-		lb, found := c.adopted(service, noted, v)
+		lb, found := c.stateOfAdopted(service, noted, v)
 		adoptedServices.WithLabelValues(found).Inc()
 		c.store.putLBState(key, lb)
 		if found != foundInLine {
@@ -276,8 +277,8 @@ const (
 	foundUnknown = "unknown"
 )
 
-// adopted is the first state of a Service's load balancer.
-func (c *Controller) adopted(service *corev1.Service, noted map[string]entry, v *view) (lbState, string) {
+// stateOfAdopted is the first state of a Service's load balancer.
+func (c *Controller) stateOfAdopted(service *corev1.Service, noted map[string]entry, v *view) (lbState, string) {
 	lb := lbState{uid: service.UID, service: service}
 	e, ok := noted[keyOf(service)]
 	switch {
@@ -297,66 +298,92 @@ func (c *Controller) adopted(service *corev1.Service, noted map[string]entry, v 
 	return lb, foundInLine
 }
 
-// nodeViews looks at the nodes when they have changed in a way that matters.
-type nodeViews struct {
-	lister corelisters.NodeLister
-
-	mu      sync.Mutex
-	dirty   bool
-	current *view
-}
-
-func newNodeViews(lister corelisters.NodeLister) *nodeViews {
-	return &nodeViews{lister: lister, dirty: true}
-}
-
-func (n *nodeViews) markDirty() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dirty = true
-}
-
-// view is the nodes as they are now. The cache of an informer does not fail to be listed; of one that did, the last
-// view stays.
-func (n *nodeViews) view() *view {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.current != nil && !n.dirty {
-		return n.current
-	}
-	nodes, err := n.lister.List(labels.Everything())
-	if err != nil && n.current != nil {
-		return n.current
-	}
-	n.dirty = err != nil
-	n.current, _ = buildView(nodes, n.last())
-	return n.current
-}
-
-// hasNodes reports whether there is a node, member or not.
-func (n *nodeViews) hasNodes() bool {
-	nodes, err := n.lister.List(labels.Everything())
-	return err == nil && len(nodes) > 0
-}
-
-// members lists the nodes for a call, as they are now, with the view that they were seen in.
-func (n *nodeViews) members() ([]*corev1.Node, *view, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	nodes, err := n.lister.List(labels.Everything())
+// watch registers what listens to Services and nodes. It costs next to nothing while the controller does not run: on
+// taking over, everything is looked at once.
+func (c *Controller) watch() error {
+	services, nodes := c.config.Services.Informer(), c.config.Nodes.Informer()
+	forServices, err := services.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(now any) { c.serviceAdded(now) },
+		UpdateFunc: func(before, now any) { c.serviceUpdated(before, now) },
+		DeleteFunc: func(last any) { c.serviceDeleted(last) },
+	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("listing nodes: %w", err)
+		return fmt.Errorf("listening to Services: %w", err)
 	}
-	v, members := buildView(nodes, n.last())
-	n.current, n.dirty = v, false
-	return members, v, nil
+	forNodes, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(now any) { c.nodeChanged(nil, now) },
+		UpdateFunc: func(before, now any) { c.nodeChanged(before, now) },
+		DeleteFunc: func(last any) { c.nodeChanged(last, nil) },
+	})
+	if err != nil {
+		return fmt.Errorf("listening to nodes: %w", err)
+	}
+	c.synced = []cache.InformerSynced{forServices.HasSynced, forNodes.HasSynced}
+	c.removals = []func() error{
+		func() error { return services.RemoveEventHandler(forServices) },
+		func() error { return nodes.RemoveEventHandler(forNodes) },
+	}
+	return nil
 }
 
-func (n *nodeViews) last() *memberSet {
-	if n.current == nil {
-		return nil
+func (c *Controller) unwatch() {
+	for _, remove := range c.removals {
+		_ = remove() // it fails only for a handler of another informer
 	}
-	return n.current.set
+}
+
+func (c *Controller) serviceAdded(now any) {
+	service, ok := now.(*corev1.Service)
+	if ok && c.running.Load() && (wantsLoadBalancer(service) || needsCleanup(service)) {
+		c.queue.Add(keyOf(service))
+	}
+}
+
+func (c *Controller) serviceUpdated(before, now any) {
+	was, ok1 := before.(*corev1.Service)
+	is, ok2 := now.(*corev1.Service)
+	if !ok1 || !ok2 || !c.running.Load() {
+		return
+	}
+	lb, known := c.store.get(keyOf(is))
+	if isRelevantUpdate(was, is, known, lb) {
+		c.queue.Add(keyOf(is))
+	}
+}
+
+func (c *Controller) serviceDeleted(last any) {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(last)
+	if err != nil || !c.running.Load() {
+		return
+	}
+	// One that fails is in its back-off, and is looked at when that is over.
+	if lb, known := c.store.get(key); known && (lb.isInSync() || !lb.tried) {
+		c.queue.Add(key)
+	}
+}
+
+// nodeChanged takes a node that came (before is nil), changed, or went (now is nil).
+func (c *Controller) nodeChanged(before, now any) {
+	if gone, ok := before.(cache.DeletedFinalStateUnknown); ok {
+		before = gone.Obj
+	}
+	var was, is eligibility
+	var name string
+	if node, ok := before.(*corev1.Node); ok {
+		was, name = eligibilityOf(node), node.Name
+	}
+	if node, ok := now.(*corev1.Node); ok {
+		is, name = eligibilityOf(node), node.Name
+	}
+	if was == is {
+		return // a heartbeat
+	}
+	c.nodes.markDirty()
+	what := changeNone
+	if c.running.Load() {
+		what = changeOf(was, is)
+	}
+	c.batcher.noteEvent(name, is.becomesMember(), what) // a standby knows, too, who is on the way: it may lead in a moment
 }
 
 func keyOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
@@ -378,14 +405,14 @@ type Options struct {
 	ResyncPeriod time.Duration
 	// DriftQPS bounds the calls that both make together.
 	DriftQPS float64
-	// NodeBatchWindow is how long a node waits for others before load balancers are updated. Several wait until none has
-	// come or joined for twice as long, for NodeBatchInterval at most. The first after that much quiet waits only for
-	// nodes that are being initialised.
+	// NodeBatchWindow is how long a node waits for others before load balancers are updated. Several wait until none
+	// has come or joined for twice as long, for NodeBatchInterval at most. The first after that much quiet waits only
+	// for nodes that are being initialised.
 	NodeBatchWindow time.Duration
 	// NodeBatchInterval is the least time between two updates of load balancers for nodes that join.
 	NodeBatchInterval time.Duration
-	// StuckAfter is how long one call to the provider may take before the controller counts as stuck. A limit that a guard
-	// has for such calls goes before a shorter time.
+	// StuckAfter is how long one call to the provider may take before the controller counts as stuck. A limit that a
+	// guard has for such calls goes before a shorter time.
 	StuckAfter time.Duration
 	// StateConfigMap is where fingerprints are kept, as namespace/name. Empty for the default, "none" for nowhere.
 	StateConfigMap string
@@ -446,7 +473,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		flagStuckAfter,
 		o.StuckAfter,
 		"How long one call for a load balancer may take before the health check of the controller fails and names the Service. "+
-			"Waiting for the call budget does not count. It is at least a minute more than --cloud-load-balancer-timeout.",
+			"Waiting because of the call rate does not count. It is at least a minute more than --cloud-load-balancer-timeout.",
 	)
 	fs.StringVar(
 		&o.StateConfigMap,

@@ -45,7 +45,7 @@ func TestWhichNodesAreMembers(t *testing.T) {
 		{"one that is not initialised an hour after it joined", node("n", joinedAt(noon.Add(-time.Hour)), uninitialised), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := standingOf(tc.node).isMember(); got != tc.want {
+			if got := eligibilityOf(tc.node).isMember(); got != tc.want {
 				t.Errorf("member: %t, want %t", got, tc.want)
 			}
 		})
@@ -131,7 +131,7 @@ func TestNodeUpdatesThatAreLookedAt(t *testing.T) {
 		{"it is initialised", nodeIs{joinedAt(noon), withTaint(cloudapi.TaintExternalCloudProvider), noID}, nodeIs{joinedAt(noon)}, true, changeJoins, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := changeOf(standingOf(node("n", tc.before...)), standingOf(node("n", tc.now...)))
+			got := changeOf(eligibilityOf(node("n", tc.before...)), eligibilityOf(node("n", tc.now...)))
 			if got != tc.want {
 				t.Errorf("change %d, want %d", got, tc.want)
 			}

@@ -1,15 +1,244 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	cloudapi "k8s.io/cloud-provider/api"
 	"k8s.io/utils/clock"
 )
+
+// taintToBeDeleted is what the cluster autoscaler puts on a node that it is about to delete.
+const taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
+
+// eligibility is what decides whether one node is a member of load balancers.
+type eligibility struct {
+	included bool // not excluded by label
+	// waiting is that the node is not initialised. Upstream adds it at once, and again when its provider ID appears:
+	// two updates of every load balancer for each node that joins. Here it becomes a member once it is initialised;
+	// until then its taint keeps pods away from it anyway. A member that is given the taint later, to be initialised
+	// again, stays one: its connections must not be cut.
+	waiting bool
+	// leaving is that the node is being deleted, or will be. This alone changes no load balancer: the node's kube-proxy
+	// fails its health check, which drains connections, and taking the member away would cut them. A load balancer that
+	// changes for another reason leaves such a node out.
+	leaving    bool
+	providerID string
+}
+
+// eligibilityOf judges one node. Whether it is ready does not matter (KEP-3458), nor whether it may be scheduled to.
+func eligibilityOf(node *corev1.Node) eligibility {
+	s := eligibility{included: !isExcluded(node), leaving: node.DeletionTimestamp != nil, providerID: node.Spec.ProviderID}
+	for _, taint := range node.Spec.Taints {
+		switch taint.Key {
+		case taintToBeDeleted:
+			s.leaving = true
+		case cloudapi.TaintExternalCloudProvider:
+			s.waiting = true
+		}
+	}
+	return s
+}
+
+// isExcluded reports whether a node's label keeps it out of load balancers. What is not a boolean does.
+func isExcluded(node *corev1.Node) bool {
+	value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]
+	if !labelled {
+		return false
+	}
+	exclude, err := strconv.ParseBool(value)
+	return err != nil || exclude
+}
+
+// counts reports whether the node is a member, or would be if it were not leaving.
+func (s eligibility) counts() bool { return s.included && !s.waiting }
+
+func (s eligibility) isMember() bool { return s.counts() && !s.leaving }
+
+// becomesMember reports whether the node will be a member once it is initialised.
+func (s eligibility) becomesMember() bool { return s.included && s.waiting && !s.leaving }
+
+// change is what a node event may mean for load balancers.
+type change int
+
+const (
+	changeNone  change = iota
+	changeJoins        // a member more, or another machine behind a member
+	changeLeaves
+)
+
+// changeOf judges what an update of a node means for load balancers. A taint that is taken back (a scale-down that was
+// cancelled) counts as joining: a load balancer that was changed meanwhile has lost the node. Upstream does not look,
+// and leaves it out until the next change of nodes.
+func changeOf(before, now eligibility) change {
+	switch {
+	case before.counts() && !now.counts():
+		return changeLeaves
+	case now.isMember() && (!before.isMember() || before.providerID != now.providerID):
+		return changeJoins
+	}
+	return changeNone
+}
+
+// memberSet is the nodes that a load balancer has, and the machines behind them. It is never changed once made.
+type memberSet struct {
+	ids  map[string]string // provider IDs by node; nil when only the hash is known
+	hash string
+}
+
+// has reports whether a machine is known to be in the set. It is false for a set of which only the hash is known, and
+// for none.
+func (m *memberSet) has(name, providerID string) bool {
+	if m == nil {
+		return false
+	}
+	id, ok := m.ids[name]
+	return ok && id == providerID
+}
+
+func newMemberSet(ids map[string]string) *memberSet {
+	return &memberSet{ids: ids, hash: digest(ids)}
+}
+
+// view is the nodes as load balancers see them at one time.
+type view struct {
+	set     *memberSet
+	leaving map[string]string // nodes that are no members for the one reason that they are leaving
+}
+
+// buildView judges nodes. The second result is the members, by name. A set that equals the last one is the same object.
+// Load balancers with the same members share it, and thousands of nodes are hashed and kept once.
+func buildView(nodes []*corev1.Node, last *memberSet) (*view, []*corev1.Node) {
+	v := &view{leaving: map[string]string{}}
+	ids := make(map[string]string, len(nodes))
+	var members []*corev1.Node
+	for _, node := range nodes {
+		s := eligibilityOf(node)
+		s.waiting = s.waiting && !last.has(node.Name, s.providerID)
+		switch {
+		case s.isMember():
+			ids[node.Name] = s.providerID
+			members = append(members, node)
+		case s.counts():
+			v.leaving[node.Name] = s.providerID
+		}
+	}
+	slices.SortFunc(members, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	if v.set = last; last == nil || !maps.Equal(ids, last.ids) {
+		v.set = newMemberSet(ids)
+	}
+	return v, members
+}
+
+// resolve finds the set of a hash that a former leader wrote: that of today, or that of before nodes began to leave. Of
+// another, only the hash is known.
+func (v *view) resolve(hash string) *memberSet {
+	if hash == v.set.hash {
+		return v.set
+	}
+	if len(v.leaving) > 0 {
+		all := maps.Clone(v.set.ids)
+		maps.Copy(all, v.leaving)
+		if set := newMemberSet(all); set.hash == hash {
+			return set
+		}
+	}
+	return &memberSet{hash: hash}
+}
+
+// needsUpdate reports whether a load balancer with these members needs an update. It does if it lacks a member, has
+// another machine for one, or has a node too many. A node that is only leaving does not count.
+func (v *view) needsUpdate(has *memberSet) bool {
+	if has.hash == v.set.hash {
+		return false
+	}
+	if has.ids == nil {
+		return true
+	}
+	for name, id := range v.set.ids {
+		if old, ok := has.ids[name]; !ok || old != id {
+			return true
+		}
+	}
+	for name := range has.ids {
+		_, member := v.set.ids[name]
+		if _, leaving := v.leaving[name]; !member && !leaving {
+			return true
+		}
+	}
+	return false
+}
+
+// nodeViews looks at the nodes when they have changed in a way that matters.
+type nodeViews struct {
+	lister corelisters.NodeLister
+
+	mu      sync.Mutex
+	dirty   bool
+	current *view
+}
+
+func newNodeViews(lister corelisters.NodeLister) *nodeViews {
+	return &nodeViews{lister: lister, dirty: true}
+}
+
+func (n *nodeViews) markDirty() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dirty = true
+}
+
+// view is the nodes as they are now. The cache of an informer does not fail to be listed; of one that did, the last
+// view stays.
+func (n *nodeViews) view() *view {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.current != nil && !n.dirty {
+		return n.current
+	}
+	nodes, err := n.lister.List(labels.Everything())
+	if err != nil && n.current != nil {
+		return n.current
+	}
+	n.dirty = err != nil
+	n.current, _ = buildView(nodes, n.last())
+	return n.current
+}
+
+// hasNodes reports whether there is a node, member or not.
+func (n *nodeViews) hasNodes() bool {
+	nodes, err := n.lister.List(labels.Everything())
+	return err == nil && len(nodes) > 0
+}
+
+// members lists the nodes for a call, as they are now, with the view that they were seen in.
+func (n *nodeViews) members() ([]*corev1.Node, *view, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	nodes, err := n.lister.List(labels.Everything())
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	v, members := buildView(nodes, n.last())
+	n.current, n.dirty = v, false
+	return members, v, nil
+}
+
+func (n *nodeViews) last() *memberSet {
+	if n.current == nil {
+		return nil
+	}
+	return n.current.set
+}
 
 const (
 	// joinDelay gathers nodes whose events are in one answer of the API server's watch. They would be a lone node and a
@@ -250,7 +479,7 @@ func (c *Controller) giveBatches(ctx, calls context.Context) {
 		}
 		c.batches.Add(1)
 		v := c.nodes.view()
-		keys := c.store.lacking(v)
+		keys := c.store.keysWithOldMembers(v)
 		c.rounds.beginRound(keys, c.clock.Now())
 		c.state.withdraw(calls, keys...) // all at once: one write, and not one for each
 		for _, key := range keys {
@@ -303,92 +532,4 @@ func (r *rounds) leaveRound(key string, now time.Time) {
 	if open.left--; open.left == 0 {
 		nodeSyncLatency.Observe(now.Sub(open.begun).Seconds())
 	}
-}
-
-// watch registers what listens to Services and nodes. It costs next to nothing while the controller does not run: on
-// taking over, everything is looked at once.
-func (c *Controller) watch() error {
-	services, nodes := c.config.Services.Informer(), c.config.Nodes.Informer()
-	forServices, err := services.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(now any) { c.serviceAdded(now) },
-		UpdateFunc: func(before, now any) { c.serviceUpdated(before, now) },
-		DeleteFunc: func(last any) { c.serviceDeleted(last) },
-	})
-	if err != nil {
-		return fmt.Errorf("listening to Services: %w", err)
-	}
-	forNodes, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(now any) { c.nodeChanged(nil, now) },
-		UpdateFunc: func(before, now any) { c.nodeChanged(before, now) },
-		DeleteFunc: func(last any) { c.nodeChanged(last, nil) },
-	})
-	if err != nil {
-		return fmt.Errorf("listening to nodes: %w", err)
-	}
-	c.synced = []cache.InformerSynced{forServices.HasSynced, forNodes.HasSynced}
-	c.removals = []func() error{
-		func() error { return services.RemoveEventHandler(forServices) },
-		func() error { return nodes.RemoveEventHandler(forNodes) },
-	}
-	return nil
-}
-
-func (c *Controller) unwatch() {
-	for _, remove := range c.removals {
-		_ = remove() // it fails only for a handler of another informer
-	}
-}
-
-func (c *Controller) serviceAdded(now any) {
-	service, ok := now.(*corev1.Service)
-	if ok && c.running.Load() && (wantsLoadBalancer(service) || needsCleanup(service)) {
-		c.queue.Add(keyOf(service))
-	}
-}
-
-func (c *Controller) serviceUpdated(before, now any) {
-	was, ok1 := before.(*corev1.Service)
-	is, ok2 := now.(*corev1.Service)
-	if !ok1 || !ok2 || !c.running.Load() {
-		return
-	}
-	lb, known := c.store.get(keyOf(is))
-	if isRelevantUpdate(was, is, known, lb) {
-		c.queue.Add(keyOf(is))
-	}
-}
-
-func (c *Controller) serviceDeleted(last any) {
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(last)
-	if err != nil || !c.running.Load() {
-		return
-	}
-	// One that fails is in its back-off, and is looked at when that is over.
-	if lb, known := c.store.get(key); known && (lb.isInSync() || !lb.tried) {
-		c.queue.Add(key)
-	}
-}
-
-// nodeChanged takes a node that came (before is nil), changed, or went (now is nil).
-func (c *Controller) nodeChanged(before, now any) {
-	if gone, ok := before.(cache.DeletedFinalStateUnknown); ok {
-		before = gone.Obj
-	}
-	var was, is eligibility
-	var name string
-	if node, ok := before.(*corev1.Node); ok {
-		was, name = standingOf(node), node.Name
-	}
-	if node, ok := now.(*corev1.Node); ok {
-		is, name = standingOf(node), node.Name
-	}
-	if was == is {
-		return // a heartbeat
-	}
-	c.nodes.markDirty()
-	what := changeNone
-	if c.running.Load() {
-		what = changeOf(was, is)
-	}
-	c.batcher.noteEvent(name, is.becomesMember(), what) // a standby knows, too, who is on the way: it may lead in a moment
 }

@@ -45,8 +45,8 @@ func (c *Controller) addFinalizer(ctx context.Context, service *corev1.Service) 
 	return err
 }
 
-// release takes the finalizer and the addresses of a load balancer out of a Service, in one write.
-func (c *Controller) release(ctx context.Context, service *corev1.Service) error {
+// removeFinalizer removes the finalizer and the addresses of a load balancer from a Service, in one write.
+func (c *Controller) removeFinalizer(ctx context.Context, service *corev1.Service) error {
 	_, err := c.patch(ctx, service, func(s *corev1.Service) {
 		s.Finalizers = slices.DeleteFunc(
 			s.Finalizers,

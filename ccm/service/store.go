@@ -39,8 +39,8 @@ type lbState struct {
 	tried    bool // ensuring it has begun in this process
 	cleaning bool // deleting has begun
 	gone     bool // the Service is gone and its load balancer was left alone, see chooseOperation
-	// asked is that the provider's last answer was to ask for another try. The events of the first try say all that those
-	// of the others would, which may come each second.
+	// asked is that the provider's last answer was to ask for another try. The events of the first try say all that
+	// those of the others would, which may come each second.
 	asked bool
 
 	check, resync time.Time // when the next is due; zero for never
@@ -145,8 +145,9 @@ func (k *store) count(key string, by int) {
 	}
 }
 
-// lacking returns the keys of load balancers that are in line but for their members.
-func (k *store) lacking(v *view) []string {
+// keysWithOldMembers returns the keys of load balancers that were ensured, and have other members than the nodes of
+// now.
+func (k *store) keysWithOldMembers(v *view) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var keys []string

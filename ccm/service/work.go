@@ -201,11 +201,18 @@ func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Ser
 	if err := c.addFinalizer(ctx, service); err != nil {
 		return fmt.Errorf("failed to add load balancer cleanup finalizer: %w", err)
 	}
-	return c.ensured(ctx, key, service, lb, false)
+	return c.ensureAndWriteStatus(ctx, key, service, lb, false)
 }
 
-// ensured calls the provider and writes the status. A quiet one makes no event when nothing goes wrong.
-func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Service, lb lbState, quiet bool) error {
+// ensureAndWriteStatus calls the provider and writes what it says into the Service. A quiet one makes no event when
+// nothing goes wrong.
+func (c *Controller) ensureAndWriteStatus(
+	ctx context.Context,
+	key string,
+	service *corev1.Service,
+	lb lbState,
+	quiet bool,
+) error {
 	batch := c.batches.Load()
 	nodes, v, err := c.nodes.members()
 	if err != nil {
@@ -324,7 +331,7 @@ func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Se
 			return fmt.Errorf("failed to delete load balancer: %w", err)
 		}
 	}
-	if err := c.release(ctx, service); err != nil {
+	if err := c.removeFinalizer(ctx, service); err != nil {
 		return fmt.Errorf("failed to remove load balancer cleanup finalizer: %w", err)
 	}
 	c.recorder.Event(service, corev1.EventTypeNormal, reasonDeleted, "Deleted load balancer")

@@ -54,7 +54,7 @@ func (o options) check(rest []string) error {
 		}
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("unexpected argument %q: take it out of args in the kubelet's CredentialProviderConfig", rest[0])
+		return fmt.Errorf("unexpected argument %q: remove it from args in the kubelet's CredentialProviderConfig", rest[0])
 	}
 	return nil
 }

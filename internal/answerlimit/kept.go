@@ -114,7 +114,7 @@ func (t *Total) forget(k *kept) {
 	t.dropReader(k)
 }
 
-// dropReader takes a reader out of the count. The caller holds the lock.
+// dropReader removes a reader from the count. The caller holds the lock.
 func (t *Total) dropReader(k *kept) {
 	t.kept -= t.readers[k]
 	delete(t.readers, k)

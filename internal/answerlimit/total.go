@@ -217,13 +217,13 @@ func (t *Total) cut(c *cluster) {
 			a.held.whenCut(errCut)
 		}
 		t.release(a)
-		// Who reads it reads on, and is told why it was closed. To close it may take as long as a write to its server, for
-		// which the reader of another cluster does not wait.
+		// Who reads it reads on, and is told why it was closed. To close it may take as long as a write to its server,
+		// for which the reader of another cluster does not wait.
 		go func() { _ = a.ReadCloser.Close() }()
 	}
 }
 
-// releaseAnswer takes an answer that was closed out of the count. It may still be read by another goroutine.
+// releaseAnswer removes a closed answer from the count. It may still be read by another goroutine.
 func (c *cluster) releaseAnswer(a *answer) {
 	if c == nil {
 		return
@@ -233,7 +233,7 @@ func (c *cluster) releaseAnswer(a *answer) {
 	c.total.release(a)
 }
 
-// release takes what an answer holds out of the count. The caller holds the lock.
+// release subtracts what an answer holds from the count. The caller holds the lock.
 func (t *Total) release(a *answer) {
 	if a.held.isFree {
 		return

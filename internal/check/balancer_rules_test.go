@@ -319,7 +319,7 @@ var balancerRules = []ruleCase{
 		change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{"ToBeDeletedByClusterAutoscaler=1:NoSchedule"} },
 	},
 	{
-		name: "F34: an older manager takes it out",
+		name: "F34: an older manager removes it",
 		code: "LB-008",
 		want: pass_,
 		opts: facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"},

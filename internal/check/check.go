@@ -1,7 +1,8 @@
 // Package check decides whether what a snapshot says of a cluster allows a migration.
 //
-// A check is a pure rule: it takes the facts of a snapshot and returns one finding. It talks to no cluster, host or
-// cloud and reads no clock. So the same snapshot and options always give the same report, byte for byte.
+// A check takes the facts of a snapshot and returns one finding. It talks to no cluster, host or cloud and reads no
+// clock. All it leaves behind is which unknown facts it asked for: FACT-001, the last check, reports those that no
+// check did. So the same snapshot and options always give the same report, byte for byte.
 //
 //	snapshot ──> Checks, in order ──> pass │ warn │ fail │ skip(reason) │ unknown(error)
 //	                                                └──────── block ────────┘

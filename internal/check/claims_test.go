@@ -9,7 +9,7 @@ import (
 func TestTheTextsPromiseWhatIsBuilt(t *testing.T) {
 	for phrase, why := range map[string]string{
 		"and stops when they rise":                               "no step reads the series of LM-014",
-		"DisableCloudProviders, which a migration sets":          "a plan takes this gate out, and sets it only if it is asked to",
+		"DisableCloudProviders, which a migration sets":          "a plan removes this gate, and sets it only if it is asked to",
 		"by apply before its first step in any case":             "apply sends no dry run",
 		"makes tokens for its loops (--use-service-account":      "a plan's manager runs with --use-service-account-credentials=false",
 		"does not call an empty list done":                       "a plan knows no machines",

@@ -109,7 +109,7 @@ spec:
     - --v=2
 `
 
-// externalWithoutConfig makes managers external and takes their cloud config out, as the procedure says.
+// externalWithoutConfig makes managers external and removes their cloud config, as the procedure says.
 func externalWithoutConfig(hosts ...int) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) {
 		for _, i := range hosts {

@@ -9,7 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// withoutFact takes a kind of fact out of a snapshot.
+// withoutFact removes a kind of fact from a snapshot.
 var withoutFact = map[string]func(*v1.Snapshot){
 	"nodes":            func(s *v1.Snapshot) { s.Nodes = nil },
 	"services":         func(s *v1.Snapshot) { s.Services = nil },

@@ -585,7 +585,7 @@ var planeRules = []ruleCase{
 		},
 	},
 	{
-		name: "F20: the file of a host was taken out, and its directory is mounted",
+		name: "F20: the file of a host was removed, and its directory is mounted",
 		code: "CP-007",
 		want: fails,
 		says: []string{"kube-controller-manager.yaml   # on host cp-2, cp-3"},

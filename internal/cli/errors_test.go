@@ -263,16 +263,16 @@ func TestAnswersAtTheTerminal(t *testing.T) {
 			}
 			var asked bytes.Buffer
 			c := console.New(console.Streams{In: terminal, Err: &asked})
-			err := c.Approve(false, "carry it out")
+			err := c.Approve(false, "execute it")
 			if (err == nil) != approved || err != nil && exitcode.Of(err) != exitcode.NotApproved {
 				t.Errorf("error: %v", err)
 			}
-			if !strings.Contains(asked.String(), "carry it out? Type yes to go on: ") {
+			if !strings.Contains(asked.String(), "execute it? Type yes to go on: ") {
 				t.Errorf("asked: %s", asked.String())
 			}
 		})
 	}
-	if err := console.New(console.Streams{}).Approve(true, "carry it out"); err != nil {
+	if err := console.New(console.Streams{}).Approve(true, "execute it"); err != nil {
 		t.Errorf("with --yes: %v", err)
 	}
 }

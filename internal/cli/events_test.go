@@ -200,7 +200,7 @@ func asking(t *testing.T, s console.Streams) error {
 		Use:           "apply",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(*cobra.Command, []string) error { return c.Approve(false, "carry it out") },
+		RunE:          func(*cobra.Command, []string) error { return c.Approve(false, "execute it") },
 	}
 	c.AddEventsFlag(cmd)
 	cmd.SetArgs([]string{"-o", "jsonl"})
@@ -225,7 +225,7 @@ func TestAQuestionIsAskedOnStandardErrorAndToldOnStandardOutput(t *testing.T) {
 		t.Error(err)
 	}
 	events := eventsOf(t, out.String())
-	if have := told(events); !slices.Equal(have, []string{"version", "question"}) || events[1].Message != "carry it out" {
+	if have := told(events); !slices.Equal(have, []string{"version", "question"}) || events[1].Message != "execute it" {
 		t.Errorf("the lines: %v", have)
 	}
 }

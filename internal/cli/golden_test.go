@@ -284,6 +284,9 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: exit %d", shell, r.code)
 		}
 	}
+	if r := transplant(t, "completion", "zhs"); r.code != exitcode.Error || !strings.Contains(r.errOut, "did you mean zsh?") || r.out != "" {
+		t.Errorf("a shell that there is no script for: exit %d\n%s%s", r.code, r.out, r.errOut)
+	}
 	for _, c := range []struct {
 		args []string
 		want string

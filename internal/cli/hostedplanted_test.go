@@ -262,7 +262,7 @@ func TestARollbackIsNotedForThePlanThatWasLookedAt(t *testing.T) {
 	}
 }
 
-// TestAPlantedRecordInASeedHidesNoStepOfTheReview: each is recorded as done, and the engine would carry it out.
+// TestAPlantedRecordInASeedHidesNoStepOfTheReview: each is recorded as done, and the engine would execute it.
 func TestAPlantedRecordInASeedHidesNoStepOfTheReview(t *testing.T) {
 	s := newSeededJournal(t)
 	s.begin()

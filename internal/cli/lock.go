@@ -108,10 +108,10 @@ func newResume(c *console.Console) *cobra.Command {
 					v1.RunApplying:    "apply",
 					v1.RunRollingBack: "rollback",
 				}[doc.Phase]
-				c.Narrate("no command carries it out now\nnext: %s", result.Next)
+				c.Narrate("no command executes it now\nnext: %s", result.Next)
 			} else if err == nil {
 				result.Next = c.AsCalled("transplant status --watch")
-				c.Narrate("%s carries it out\nnext: %s", held.Who(), result.Next)
+				c.Narrate("%s executes it\nnext: %s", held.Who(), result.Next)
 			}
 			return c.PrintResult(output, result)
 		},
@@ -149,7 +149,7 @@ func findUnfinishedRun(ctx context.Context, c *console.Console, what string) (v1
 func describePause(held *lock.State, err error) string {
 	switch {
 	case errors.Is(err, lock.ErrNoLock):
-		return "no command carries it out now; the next apply or rollback waits before its first step"
+		return "no command executes it now; the next apply or rollback waits before its first step"
 	case err != nil:
 		return fmt.Sprintf("whether a process executes it now is unknown: %v", err)
 	}

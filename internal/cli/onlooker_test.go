@@ -22,7 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 )
 
-// lockHolder is who carries a run out that is looked at from elsewhere.
+// lockHolder is who executes a run that is looked at from elsewhere.
 const lockHolder = "ops@bastion pid 4412 start 1"
 
 // onlooker is a machine that reaches the API of a cluster and nothing else.

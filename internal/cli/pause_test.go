@@ -36,7 +36,7 @@ func TestPausingAndResuming(t *testing.T) {
 		t.Errorf("pausing twice: %s", again.text(nil))
 	}
 	o.unlock()
-	if r := o.run("resume"); r.code != exitcode.OK || !strings.Contains(r.errOut, "no command carries it out now\nnext: transplant apply") {
+	if r := o.run("resume"); r.code != exitcode.OK || !strings.Contains(r.errOut, "no command executes it now\nnext: transplant apply") {
 		t.Errorf("resume: %s", r.text(nil))
 	}
 	if o.api.Field(controlPath, "data", "paused-by") != "" {
@@ -53,7 +53,7 @@ func TestPausingAndResuming(t *testing.T) {
 func TestPausingTakesTheRightToUpdateOneConfigMap(t *testing.T) {
 	o := newOnlooker(t)
 	o.begin()
-	o.paused() // who carries a run out makes the ConfigMap
+	o.paused() // who executes a run makes the ConfigMap
 	for _, verb := range []string{"create", "patch", "delete"} {
 		o.api.Deny(verb, "configmaps")
 	}

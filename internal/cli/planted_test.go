@@ -189,7 +189,7 @@ func TestAJournalThatWasNotApprovedHereIsShownByItsFields(t *testing.T) {
 	}
 }
 
-// TestAPlantedRecordHidesNoStepOfTheReview: the engine asks the cluster and not the record, and carries a step out that the record calls done.
+// TestAPlantedRecordHidesNoStepOfTheReview: the engine asks the cluster and not the record, and executes a step that the record calls done.
 func TestAPlantedRecordHidesNoStepOfTheReview(t *testing.T) {
 	c := newLive(t)
 	steps, image := 0, ""

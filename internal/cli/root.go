@@ -88,7 +88,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		Use:   programName,
 		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
 		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager,\n" +
-			"and proves it. Two managers never act at the same time, and there is almost no time in which none acts.",
+			"and proves it: a report says whether two managers acted at the same time, and for how long none did.",
 		Example: "  transplant check\n" +
 			"  transplant plan --out plan.yaml\n" +
 			"  transplant apply plan.yaml\n" +
@@ -154,6 +154,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		}
 		root.AddCommand(cmd.cmd)
 	}
+	refuseUnknownShells(root)
 	for _, cmd := range root.Commands() {
 		for _, each := range append(cmd.Commands(), cmd) {
 			console.ExplainArguments(each)
@@ -165,6 +166,15 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		c.Commands = append(c.Commands, cmd.Name())
 	}
 	return root
+}
+
+// refuseUnknownShells has "completion" end with an error for a shell that it has no script for. As cobra makes it, it
+// prints its help then, and a shell's startup file would read that as a script.
+func refuseUnknownShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil && completion != root {
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 }
 
 func newVersion(c *console.Console) *cobra.Command {

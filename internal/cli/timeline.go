@@ -24,7 +24,7 @@ func newTimeline(c *console.Console) *cobra.Command {
 		Short:   "What happened when: steps, handovers, leases, events, pauses, probes",
 		Args:    cobra.NoArgs,
 		Example: "  transplant timeline --since 10m\n  transplant timeline -o markdown >timeline.md",
-		Long: "Timeline puts into one order what the journal, the managers' leases, Kubernetes' events and, on the machine that carried the run out, its logs say. It\n" +
+		Long: "Timeline puts into one order what the journal, the managers' leases, Kubernetes' events and, on the machine that executed the run, its logs say. It\n" +
 			"reads objects of the API and files of this machine: no host is opened, nothing is written. Times are UTC, by the clock of their source. Kubernetes keeps\n" +
 			"events for an hour unless it is told otherwise.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// rightsOnly is a plan file with the first steps of a migration alone, those that make objects: a cluster without kubelets can carry them out.
+// rightsOnly is a plan file with the first steps of a migration alone, those that make objects: they need no kubelets in the cluster.
 func (c *live) rightsOnly(n int) (string, *v1.Plan) {
 	c.t.Helper()
 	p, err := client.ReadPlan(c.plan())

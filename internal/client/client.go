@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os/user"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,8 +62,8 @@ type Console interface {
 type PlanView struct {
 	// Answer is set where the plan is the command's answer, and nothing is executed.
 	Answer bool
-	// Made is set for a plan that this command has made of the cluster. Steps that prepare it may be shown in one line. Of
-	// a journal's plan, which others may have written, each step is shown.
+	// Made is set for a plan that this command has made of the cluster. Steps that prepare it may be shown in one line.
+	// Of a journal's plan, which others may have written, each step is shown.
 	Made bool
 }
 
@@ -217,6 +218,15 @@ var Now = time.Now
 
 // Version is that of the program; its command sets it.
 var Version = "v0.1.0-dev"
+
+// DocsURL is the page of a check as this version of the program has it; explain prints the same, offline.
+func DocsURL(code string) string {
+	ref := Version
+	if strings.Contains(ref, "-") { // built between two releases
+		ref = "main"
+	}
+	return "https://github.com/transplant-dev/transplant/blob/" + ref + "/docs/reference/checks.md#" + strings.ToLower(code)
+}
 
 // PublishedHostImage is the image, by digest, that a release was made with; empty for other builds. The archives are
 // compiled after the images: a program inside an image cannot know that image's digest.

@@ -44,7 +44,7 @@ func (f *ProbeOptions) Check() error {
 			return fmt.Errorf("URL %q: give one with its scheme, http or https, and its host", u)
 		}
 		if parsed.User != nil {
-			return errors.New("a URL with a password: it would be written into the log and the report; take it out")
+			return errors.New("a URL with a password: it would be written into the log and the report; remove it")
 		}
 	}
 	_, err := probe.ParseConnectTo(f.ConnectTo)

@@ -239,8 +239,8 @@ func AcceptedObjects(values []string) (map[string]string, error) {
 	return out, nil
 }
 
-// SplitAccepted takes the differences of a verification out of the values of --accept: their keys name an object, and
-// those of findings a code.
+// SplitAccepted splits the values of --accept into codes of findings and differences of a verification. The key of a
+// difference names an object.
 func SplitAccepted(values []string) (codes []string, objects map[string]string, err error) {
 	var differences []string
 	for _, a := range values {
@@ -294,7 +294,7 @@ func Timeline(
 		in.Facts.NotRead = append(
 			in.Facts.NotRead,
 			fmt.Sprintf(
-				"who held the leases in between: the ownership log %s is on the machine that carried the run out",
+				"who held the leases in between: the ownership log %s is on the machine that executed the run",
 				filepath.Base(path),
 			),
 		)

@@ -90,7 +90,7 @@ func (d *derivation) validate() {
 	for _, o := range d.all {
 		switch s := o.service; {
 		case s == "":
-			d.addProblem("%s: Service is missing, without which no provider starts: add it or take the section out", o.title())
+			d.addProblem("%s: Service is missing, without which no provider starts: add it or remove the section", o.title())
 		case renamed[s] != nil, external[s], uncalled[s]:
 		default:
 			d.addProblem("%s: Service %q is not known: %s", o.title(), s, noHint)
@@ -98,7 +98,7 @@ func (d *derivation) validate() {
 		signature := o.service + "\x00" + o.region
 		if other := seen[signature]; other != "" && o.service != "" {
 			d.addProblem(
-				"%s: %s overrides the same service in the same region, with which no provider starts: take one of them out",
+				"%s: %s overrides the same service in the same region, with which no provider starts: remove one of them",
 				o.title(),
 				other,
 			)

@@ -37,7 +37,7 @@ func deriveAzure(in []byte) (Derived, error) {
 		out.Problems = append(
 			out.Problems,
 			"enableMultipleStandardLoadBalancers is true, and the external provider does not read it: it would move every Service to one "+
-				"load balancer. Configure multipleStandardLoadBalancerConfigurations for it, and take this key out",
+				"load balancer. Configure multipleStandardLoadBalancerConfigurations for it, and remove this key",
 		)
 		return out, nil
 	}

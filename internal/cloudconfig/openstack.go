@@ -2,7 +2,7 @@ package cloudconfig
 
 import "strings"
 
-// deriveOpenStack takes out what only in-tree volumes and the in-tree way to credentials read. The external provider
+// deriveOpenStack removes what only in-tree volumes and the in-tree way to credentials read. The external provider
 // speaks to Octavia alone.
 func deriveOpenStack(in []byte) (Derived, error) {
 	d, err := newEdits(in)

@@ -35,4 +35,4 @@ var uncalled = map[string]bool{
 	"S3":           true,
 }
 
-const noHint = "the external provider would ignore it and call the public endpoint: correct the name or take the section out"
+const noHint = "the external provider would ignore it and call the public endpoint: correct the name or remove the section"

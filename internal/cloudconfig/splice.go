@@ -36,7 +36,7 @@ func newEdits(in []byte) (*edits, error) {
 	return e, nil
 }
 
-// derived carries the edits out.
+// derived applies the edits.
 func (d *edits) derived() Derived {
 	return Derived{Data: d.bytes(), Format: FormatINI, Changes: d.changes, Problems: d.problems}
 }
@@ -84,7 +84,7 @@ func (d *edits) isRemoved(b *block) bool {
 	return slices.ContainsFunc(d.splices, func(s splice) bool { return s.start <= b.start && s.end > b.start })
 }
 
-// bytes carries the splices out. What a splice removes, others inside it do not bring back.
+// bytes applies the splices. What a splice removes, others inside it do not bring back.
 func (d *edits) bytes() []byte {
 	slices.SortStableFunc(d.splices, func(a, b splice) int { return a.start - b.start })
 	var out bytes.Buffer
@@ -119,7 +119,7 @@ func (f *file) value(section, key string) (string, bool) {
 
 func trimmed(value string) string { return strings.TrimSpace(value) }
 
-// isTruthy is how the providers' reader (gopkg.in/gcfg.v1/types) reads a boolean; a key without a value is true.
+// isTruthy reports whether the providers' reader (gopkg.in/gcfg.v1/types) reads a value as true; one of a key alone is.
 func isTruthy(value string) bool {
 	return slices.Contains([]string{"", "true", "yes", "on", "1"}, strings.ToLower(value))
 }

@@ -239,7 +239,7 @@ func (t *translation) leaveOut() {
 				t.say("%s: %s is left out: no provider knows it", b.title(), e.key)
 			case !k.InTree:
 				t.addProblem(
-					"%s: %s is the external provider's, in a file of the in-tree one, which does not start with it: take it out",
+					"%s: %s is the external provider's, in a file of the in-tree one, which does not start with it: remove it",
 					b.title(),
 					k.Key,
 				)

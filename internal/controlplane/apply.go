@@ -17,7 +17,7 @@ type change struct {
 	want    func(tree map[string]any)
 }
 
-// Apply carries edits out on a manifest, in order. A manifest that needs none is returned with the same bytes. Each
+// Apply applies edits to a manifest, in order. A manifest that needs none is returned with the same bytes. Each
 // change is checked: when the manifest does not say afterwards exactly what it said before, and the edit, then the
 // result is an error.
 func Apply(data []byte, edits []v1.Edit) ([]byte, error) {

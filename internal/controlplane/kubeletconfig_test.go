@@ -20,7 +20,7 @@ func TestGatesOfAKubeletsConfigurationAreChangedWhereTheyStand(t *testing.T) {
 		{"a gate that is off is switched on", head + "featureGates:\n    A: true # mine\n    CSIMigrationAWS: false\n" + tail, []v1.Edit{set("CSIMigrationAWS", "true")},
 			head + "featureGates:\n    A: true # mine\n    CSIMigrationAWS: true\n" + tail},
 		{"a gate that is so already changes no byte", head + "featureGates:\n  A:   true\n" + tail, []v1.Edit{set("A", "true"), unset("B")}, head + "featureGates:\n  A:   true\n" + tail},
-		{"a gate is taken out and the others stay", head + "featureGates:\n  A: true\n  B: false\n" + tail, []v1.Edit{unset("B")}, head + "featureGates:\n  A: true\n" + tail},
+		{"a gate is removed and the others stay", head + "featureGates:\n  A: true\n  B: false\n" + tail, []v1.Edit{unset("B")}, head + "featureGates:\n  A: true\n" + tail},
 		{"the last gate goes with its section", head + "featureGates:\n  B: false\n" + tail, []v1.Edit{unset("B")}, head + tail},
 		{"a new gate stands behind the others", head + "featureGates:\n   A: true\n" + tail, []v1.Edit{set("C", "false")}, head + "featureGates:\n   A: true\n   C: false\n" + tail},
 		{"a section is made where there is none", head + tail, []v1.Edit{set("C", "true")}, head + tail + "featureGates:\n  C: true\n"},

@@ -150,7 +150,7 @@ func (m *Manifest) addListText(owner *yaml.Node, key string, item []yamltext.Fie
 	return m.doc.InsertLines(end, append([]string{indent + key + ":"}, yamltext.FormatBlock(item, indent)...)), nil
 }
 
-// removeItem takes an element out of a list of maps, and the list with its last element.
+// removeItem removes an element from a list of maps, and the list with its last element.
 func (m *Manifest) removeItem(
 	owner *yaml.Node,
 	key string,

@@ -77,7 +77,7 @@ func (p *Plane) Check(snap *v1.Snapshot) v1.CheckReport {
 	return p.CheckPart(snap, Handover)
 }
 
-// CheckPart is Check for a part: what is asked before the in-tree provider is taken out is not what is asked before the
+// CheckPart is Check for a part: what is asked before the in-tree provider is removed is not what is asked before the
 // handover.
 func (p *Plane) CheckPart(snap *v1.Snapshot, part Part) v1.CheckReport {
 	o := plan.Choose(snap, p.options(part))

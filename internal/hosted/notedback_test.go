@@ -10,7 +10,7 @@ import (
 )
 
 // TestANotedRollbackGoesOnWhateverPhaseTheJournalSays: somebody writes another phase in the middle of a rollback. With
-// that of a finished handover the in-tree provider would be taken out, and with that of a finished rollback the
+// that of a finished handover the in-tree provider would be removed, and with that of a finished rollback the
 // managers would stay as they are.
 func TestANotedRollbackGoesOnWhateverPhaseTheJournalSays(t *testing.T) {
 	for _, phase := range []string{v1.RunApplied, v1.RunApplying, v1.RunRolledBack} {

@@ -22,11 +22,11 @@ type Part string
 const (
 	// Handover moves the loops to the cloud-controller-manager. Machines and volumes go on as they were.
 	Handover Part = "handover"
-	// Finish takes the in-tree provider out of the control plane, which may only be when every machine's kubelet is
+	// Finish removes the in-tree provider from the control plane, which may only be when every machine's kubelet is
 	// external.
 	Finish Part = "finish"
-	// Install gives a control plane that was external from the start its cloud-controller-manager. It has the journal of
-	// Handover, in whose place it stands.
+	// Install gives a control plane that was external from the start its cloud-controller-manager. It has the journal
+	// of Handover, in whose place it stands.
 	Install Part = v1.PartInstall
 )
 
@@ -51,28 +51,29 @@ type Plane struct {
 	Seed, User Clients
 	// Scrape reaches the managers' pods; NewScraper makes one that connects to the pods' addresses.
 	Scrape Scrape
-	// Options of the plan: Image, Env, Strategy and ClusterName may be empty, and are chosen then. They count for a plan
-	// that is made, not for one that was begun.
+	// Options of the plan: Image, Env, Strategy and ClusterName may be empty, and are chosen then. They count for a
+	// plan that is made, not for one that was begun.
 	Options v1.Options
-	// Provider as --cloud-provider names it: aws, azure, gce, openstack, vsphere. Empty means what controller-manager was
-	// started with.
+	// Provider as --cloud-provider names it: aws, azure, gce, openstack, vsphere. Empty means what controller-manager
+	// was started with.
 	Provider string
 	// Accept are findings that may be: code -> reason.
 	Accept map[string]string
 	// Confirmed is what a person confirmed of Handover's plan (Confirmation); empty for nothing. Run does not begin
 	// Handover with another plan; what was begun goes on by its journal.
 	Confirmed string
-	// Pinned is the SHA-256 (Sum) of the steps that Run and Rollback may execute, whether they are started or continued.
-	// It is empty for any steps.
+	// Pinned is the SHA-256 (Sum) of the steps that Run and Rollback may execute, whether they are started or
+	// continued. It is empty for any steps.
 	Pinned string
 	// Ledger keeps which plans were begun; nil where a person approves what is gone on with.
 	Ledger Ledger
-	// Holder names who holds the lock, for another process that finds it held; empty for migrate.Holder of this process.
+	// Holder names who holds the lock, for another process that finds it held; empty for migrate.Holder of this
+	// process.
 	Holder string
 	// StealLock takes the lock from a holder that is certainly dead.
 	StealLock bool
-	// Ended reports whether a holder of the lock can change nothing any longer, so that its lock is taken at once; nil if
-	// none can.
+	// Ended reports whether a holder of the lock can change nothing any longer, so that its lock is taken at once; nil
+	// if none can.
 	Ended func(holder string) bool
 	// Tell receives for how long another holder's lock is observed; nil without a receiver.
 	Tell func(string)
@@ -83,8 +84,8 @@ type Plane struct {
 	Memory int64
 	// Clock is the real one when nil.
 	Clock clock.Clock
-	// Boot is the clock by which the lock runs out: the time since the boot, which counts while the machine is suspended.
-	// Nil is package boottime's. Only a test with a Clock of its own has another.
+	// Boot is the clock by which the lock runs out: the time since the boot, which counts while the machine is
+	// suspended. Nil is package boottime's. Only a test with a Clock of its own has another.
 	Boot func() time.Duration
 	// Hook is called at named points of a step ("before", "during", "after"); tests end a run there.
 	Hook func(point, step string)
@@ -129,8 +130,8 @@ type Owner struct {
 	// Pod is its name in the seed.
 	Pod string `json:"pod,omitempty"`
 	// ByLease reports whether the pod does not say which loops it runs, as managers before 1.26 and the one of Azure do
-	// not. It holds its lease, and its flags leave the loop on. Such an owner may run nothing, when what it is configured
-	// by is wrong.
+	// not. It holds its lease, and its flags leave the loop on. Such an owner may run nothing, when what it is
+	// configured by is wrong.
 	ByLease bool `json:"byLease,omitempty"`
 	// Also are further pods (component/pod) that run the same loop now. That must never be.
 	Also []string `json:"also,omitempty"`
@@ -139,15 +140,16 @@ type Owner struct {
 // Owners says who runs the cloud loops at one moment.
 type Owners struct {
 	Time time.Time `json:"time"`
-	// Loops maps service, route, cloud-node-lifecycle (the names that LoopNames lists) to their owner. It has no loop that
-	// this cluster lacks. Routes may be the network's and not the cloud's, and not every provider has load balancers.
+	// Loops maps service, route, cloud-node-lifecycle (the names that LoopNames lists) to their owner. It has no loop
+	// that this cluster lacks. Routes may be the network's and not the cloud's, and not every provider has load
+	// balancers.
 	Loops map[string]Owner `json:"loops"`
 	// Managers are the pods that were asked, with what they said; Error of one whose answer is unknown.
 	Managers []v1.Manager `json:"managers,omitempty"`
 	// Leases of the managers in the user cluster.
 	Leases []v1.Lease `json:"leases,omitempty"`
-	// Unknown are sentences about what could not be looked at. While there are any, an owner may be missing in Loops, and
-	// it is not proven that no manager runs a loop.
+	// Unknown are sentences about what could not be looked at. While there are any, an owner may be missing in Loops,
+	// and it is not proven that no manager runs a loop.
 	Unknown []string `json:"unknown,omitempty"`
 }
 

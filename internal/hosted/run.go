@@ -47,7 +47,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
-// Run carries a part out under the lock, or goes on with it where it was begun. It returns nil when the part is done,
+// Run executes a part under the lock, or goes on with it where it was begun. It returns nil when the part is done,
 // also when it was done before. When stop is closed it finishes the step under way and returns ErrInterrupted. When ctx
 // ends it stops at once, and the next Run continues.
 func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop <-chan struct{}) error {
@@ -95,7 +95,7 @@ func (p *Plane) done(ctx context.Context, part Part) (bool, error) {
 	}
 	if handover == v1.RunApplying {
 		return false, fmt.Errorf(
-			"the handover of %s is under way: finish it before the in-tree provider is taken out",
+			"the handover of %s is under way: finish it before the in-tree provider is removed",
 			p.Name,
 		)
 	}
@@ -268,7 +268,7 @@ func (p *Plane) sameRollback(doc *v1.Journal, before *v1.Snapshot) error {
 	if p.Pinned != "" || p.Ledger == nil {
 		return nil
 	}
-	differences, err := plan.UnlikeRollback(doc, before)
+	differences, err := plan.FindRollbackDifferences(doc, before)
 	if err == nil && len(differences) == 0 {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (p *Plane) sameRollback(doc *v1.Journal, before *v1.Snapshot) error {
 	return &UnknownPlanError{Journal: p.home(Handover).JournalName(), SHA256: sum, Rollback: true, Why: why}
 }
 
-// PlanRollback is the rollback as Rollback would carry it out now, and the journal that it is of. It changes nothing.
+// PlanRollback is the rollback as Rollback would execute it now, and the journal that it is of. It changes nothing.
 func (p *Plane) PlanRollback(ctx context.Context) (back *v1.Plan, of v1.Journal, err error) {
 	home := p.home(Handover)
 	j, err := home.Open(ctx)

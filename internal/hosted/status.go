@@ -164,7 +164,7 @@ func (p *Plane) lock(ctx context.Context, out *v1.Status) (*v1.Progress, error) 
 	return lock.ReadProgress(l.Annotations[lock.ProgressAnnotation]), nil
 }
 
-// waiting fills in what who carries the run out says it waits for.
+// waiting fills in what the process that executes the run says it waits for.
 func waiting(out *v1.Status, progress *v1.Progress) {
 	if progress == nil || progress.Run != out.Run {
 		return

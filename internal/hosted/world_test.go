@@ -481,7 +481,7 @@ func (w *world) scrape(ctx context.Context, component, pod, _ string) (v1.Manage
 	return w.state(p), nil
 }
 
-// run carries a part out and fails the test when that fails.
+// run executes a part and fails the test when that fails.
 func (w *world) run(part Part) {
 	w.t.Helper()
 	if err := w.plane().Run(w.t.Context(), part, func(e step.Event) {

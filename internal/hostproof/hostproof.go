@@ -25,8 +25,8 @@ const Flag = "control-plane-hosts"
 type Result int
 
 const (
-	// LabelAlone is a host of a cluster in which no Node has the address of an API server. That of a load balancer may be
-	// announced, or none; or an account that may patch the status of Nodes has taken their addresses away.
+	// LabelAlone is a host of a cluster in which no Node has the address of an API server. That of a load balancer may
+	// be announced, or none; or an account that may patch the status of Nodes has taken their addresses away.
 	LabelAlone Result = iota
 	// Named is such a host whose name the operator gave.
 	Named
@@ -190,7 +190,7 @@ func (e *Evidence) Why(node string) string {
 	case LabelAlone:
 		return fmt.Sprintf(
 			"Node %[1]s is labelled as control plane, and no Node has an address that the API servers announce (%[2]s): "+
-				"any account that may patch Nodes could have set the label, and taken addresses out of their status; "+
+				"any account that may patch Nodes could have set the label, and removed addresses from their status; "+
 				"if it is one of your control plane's, say so with --%[3]s=%[1]s, once you have compared it with your own list",
 			node,
 			orNone(e.servers, "none is announced"),

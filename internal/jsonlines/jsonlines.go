@@ -94,7 +94,7 @@ type File[T any] struct {
 	err  error
 }
 
-// Open opens a log for appending, or makes one that only its owner can read. A line that a crash cut off is taken out
+// Open opens a log for appending, or makes one that only its owner can read. A line that a crash cut off is removed
 // first, so that the log stays readable. The name is what errors call the log.
 func Open[T any](path, name string) (*File[T], error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -87,7 +87,7 @@ type config struct {
 	list bool
 }
 
-// edit carries one edit out and returns what takes it back; nothing when it changed nothing.
+// edit applies one edit and returns what takes it back; nothing when it changed nothing.
 func (c config) edit(e v1.Edit) ([]v1.Edit, error) {
 	switch e.Op {
 	case v1.EditSetFlag:
@@ -260,7 +260,7 @@ func (c config) child(name string, kind yaml.Kind, create bool) (*yaml.Node, err
 	return node, nil
 }
 
-// prune takes an empty list or map out again, so that undoing an edit leaves what was there.
+// prune removes an empty list or map again, so that undoing an edit leaves what was there.
 func (c config) prune(name string, node *yaml.Node) {
 	section := get(c.root, c.section)
 	if len(node.Content) == 0 {

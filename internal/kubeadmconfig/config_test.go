@@ -84,7 +84,7 @@ func TestEditsAndTheWayBack(t *testing.T) {
 			if err != nil || string(again) != string(have) {
 				t.Errorf("there and back and there again is another text (%v):\n%s", err, again)
 			}
-			if c.name != "an argument goes" && string(back) != c.in { // what was taken out comes back at the end
+			if c.name != "an argument goes" && string(back) != c.in { // what was removed comes back at the end
 				t.Errorf("the way back ends in another text:\n%s", cmp.Diff(c.in, string(back)))
 			}
 		})

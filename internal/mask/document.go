@@ -8,7 +8,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// YAML takes secrets out of documents. The text stays as it is, with its order and comments, if it holds none. A text
+// YAML removes secrets from documents. The text stays as it is, with its order and comments, if it holds none. A text
 // that is no YAML is left out as a whole.
 func YAML(text string) string {
 	protected := protect(text)
@@ -45,7 +45,7 @@ func maskYAML(text string) (string, bool) {
 	return out.String(), true
 }
 
-// Document takes secrets out of a file: out of its values when it is YAML, else out of its text.
+// Document removes secrets from a file: from its values when it is YAML, else from its text.
 func Document(data []byte) string {
 	if out := YAML(string(data)); out != Masked {
 		return out
@@ -53,7 +53,7 @@ func Document(data []byte) string {
 	return Lines(string(data))
 }
 
-// Lines takes secrets out of a text line by line: a flag's value may stand in the line below it.
+// Lines removes secrets from a text line by line: a flag's value may stand in the line below it.
 func Lines(text string) string {
 	all := strings.Split(privateKey.ReplaceAllString(protect(text), hidden), "\n")
 	above := ""

@@ -49,8 +49,8 @@ var (
 	bootstrap = regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`)
 	// long is what may be encoded or random.
 	long = regexp.MustCompile(`[A-Za-z0-9+/_-]{32,}={0,2}`)
-	// assigned finds what comes before the value of name=value and name: value in a script, a query, JSON, a header or a
-	// config. It does not hold the value behind it: the rest of a text would be read once for each name in it.
+	// assigned finds what comes before the value of name=value and name: value in a script, a query, JSON, a header or
+	// a config. It does not hold the value behind it: the rest of a text would be read once for each name in it.
 	assigned = regexp.MustCompile(`([A-Za-z_][\w./-]*)(\\*["']?[ \t]*(?:=|:)[ \t]*)`)
 	// paired finds what comes before the value of {"name": NAME, "value": VALUE}, as YAML, JSON and Go write it.
 	paired = regexp.MustCompile(`(?i)\bname\\*["']?[:=][ \t]*\\*["']?([A-Za-z_][\w.-]*)\\*["']?` +
@@ -114,7 +114,7 @@ func Beginning(text string, limit int) string {
 // wordEnds are the characters that no secret holds which is known by its looks, or by what is around it in a URL.
 const wordEnds = " \t\r\n\f\"'"
 
-// Text takes what looks like a secret out of a text.
+// Text removes what looks like a secret from a text.
 func Text(text string) string { return reveal(maskText(protect(text))) }
 
 func maskText(text string) string {

@@ -30,13 +30,13 @@ func (e *Engine) runParallel(ctx context.Context, batch []v1.Step, stop <-chan s
 		return step.ErrInterrupted
 	default:
 	}
-	if err := e.pauser.WaitWhilePaused(ctx, batch[0], stop); err != nil {
+	if err := e.waitWhilePaused(ctx, batch[0], stop); err != nil {
 		return err
 	}
 	return e.runBatch(ctx, batch)
 }
 
-// runBatch carries the steps of a batch out side by side. When one fails, those that have not changed anything yet are
+// runBatch executes the steps of a batch side by side. When one fails, those that have not changed anything yet are
 // left as they are, and those that have are finished. Each has its own record, and every error is reported.
 func (e *Engine) runBatch(ctx context.Context, batch []v1.Step) error {
 	e.env.NodeBudget.Begin()

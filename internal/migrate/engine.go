@@ -3,11 +3,15 @@
 //
 // The life of a step:
 //
-//	done? ──yes──> next          asked of the live cluster, never of the journal
+//	excluded? ──yes──> skipped   its host is gone for good
 //	  │no
-//	requires ──no──> stale plan  the facts that the plan was made from
+//	host answers ──no──> error   waited for
 //	  │yes
-//	extend the lock, grant       the access to the host, for this step alone
+//	done? ──yes──> next          asked of the live cluster; a later step may have taken its place
+//	  │no
+//	may it begin? ──no──> error  the host is a control plane's, the plan's facts hold, no older manager runs
+//	  │yes
+//	grant, extend the lock       the access to the host, for this step alone
 //	executor of its kind:
 //	  bind owners, await successor (a restart of a process that may own loops; package takeover)
 //	  journal "started"          with the backup of what is about to change
@@ -53,10 +57,10 @@ func New(o step.Options, j *journal.Journal) *Engine {
 	return &Engine{env: env, pauser: &pause.Pauser{Env: env}, deferred: map[string]bool{}}
 }
 
-// Run executes the plan, up to its Until if it has one. It ends after that step, or after its phase when it is the last
-// of it. The whole plan decides about the order, so that the owner's host comes last however far a run goes. When stop
-// is closed it finishes the current step and returns ErrInterrupted. When ctx ends it stops at once, and the journal
-// says which step is uncertain.
+// Run executes the plan, up to the step that its Until names, if any. If that step is the last of its phase, Run
+// executes the whole phase. The whole plan decides about the order, so that the owner's host comes last however far a
+// run goes. When stop is closed it finishes the current step and returns ErrInterrupted. When ctx ends it stops at
+// once, and the journal says which step is uncertain.
 func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) error {
 	e.env.Plan, e.env.Stopping = p, stop
 	for i, s := range p.Steps {
@@ -120,11 +124,7 @@ func (e *Engine) runSequential(ctx context.Context, steps []v1.Step, stop <-chan
 			return false, step.ErrInterrupted
 		default:
 		}
-		if err := e.retryTransient(
-			ctx,
-			s,
-			func(ctx context.Context) error { return e.pauser.WaitWhilePaused(ctx, s, stop) },
-		); err != nil {
+		if err := e.waitWhilePaused(ctx, s, stop); err != nil {
 			return false, err
 		}
 		if err := e.runStep(ctx, s); step.IsInterrupted(err) {
@@ -137,6 +137,12 @@ func (e *Engine) runSequential(ctx context.Context, steps []v1.Step, stop <-chan
 		}
 	}
 	return false, nil
+}
+
+// waitWhilePaused waits, before a step, while the run is paused. It outlives an API server that does not answer for a
+// while.
+func (e *Engine) waitWhilePaused(ctx context.Context, s v1.Step, stop <-chan struct{}) error {
+	return e.retryTransient(ctx, s, func(ctx context.Context) error { return e.pauser.WaitWhilePaused(ctx, s, stop) })
 }
 
 // runStep is the whole life of a step.
@@ -156,10 +162,10 @@ func (e *Engine) runStep(ctx context.Context, s v1.Step) error {
 		return err
 	}
 	rec := e.env.Journal.Record(s.ID)
-	if isUnbegun(rec) {
-		if shown, err := e.isSatisfied(ctx, s, x, rec); err != nil {
+	if !isResumable(rec) {
+		if satisfied, err := e.isSatisfied(ctx, s, x, rec); err != nil {
 			return err
-		} else if shown {
+		} else if satisfied {
 			return e.alreadyDone(ctx, s, rec)
 		}
 	}
@@ -198,29 +204,11 @@ func (e *Engine) isSatisfied(ctx context.Context, s v1.Step, x step.Executor, re
 // execute does a step, or goes on with one that was begun, and waits until the cluster shows what it is for.
 func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1.StepRecord) error {
 	e.env.Hook("before", s.ID)
-	if err := e.retryTransient(
-		ctx,
-		s,
-		func(ctx context.Context) error { return e.env.ProvesControlPlane(ctx, s) },
-	); err != nil {
+	if err := e.checkBefore(ctx, s, isResumable(rec)); err != nil {
 		return err
 	}
-	if rec.Result != v1.StepResultStarted {
-		if err := e.retryTransient(
-			ctx,
-			s,
-			func(ctx context.Context) error { return precondition.Check(ctx, e.env, s) },
-		); err != nil {
-			return err
-		}
+	if !isResumable(rec) {
 		rec = beginRecord(s, rec, e.env.Clock.Now().UTC())
-	}
-	if err := e.retryTransient(
-		ctx,
-		s,
-		func(ctx context.Context) error { return precondition.CheckOldManagers(ctx, e.env, s) },
-	); err != nil {
-		return err
 	}
 	release, err := e.grant(ctx, s)
 	if err != nil {
@@ -258,6 +246,23 @@ func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1
 	return nil
 }
 
+// checkBefore checks what has to hold before a step changes anything. A step that is resumed has changed some of the
+// facts that its plan was made from itself.
+func (e *Engine) checkBefore(ctx context.Context, s v1.Step, resumed bool) error {
+	checks := []func(context.Context, *step.Env, v1.Step) error{
+		func(ctx context.Context, env *step.Env, s v1.Step) error { return env.ProvesControlPlane(ctx, s) },
+	}
+	if !resumed {
+		checks = append(checks, precondition.Check)
+	}
+	for _, check := range append(checks, precondition.CheckOldManagers) {
+		if err := e.retryTransient(ctx, s, func(ctx context.Context) error { return check(ctx, e.env, s) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // extendLock extends the lock on the cluster for as long as a step may stop an API server. That may be the only one, or
 // the only one that this process can reach. A lock that ended before the step's own limit would end the run in the
 // middle of the restart.
@@ -291,9 +296,9 @@ func beginRecord(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 	return rec
 }
 
-// isUnbegun reports whether a step was never started, or was finished: what the live cluster shows is all there is to
-// it.
-func isUnbegun(rec v1.StepRecord) bool { return rec.Result != v1.StepResultStarted }
+// isResumable reports whether a step was started and not finished. Of any other one, what the live cluster shows is all
+// there is to it.
+func isResumable(rec v1.StepRecord) bool { return rec.Result == v1.StepResultStarted }
 
 func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
 	if rec.Result == "" {

@@ -117,7 +117,7 @@ func TestAHostThatIsLostForGoodIsTakenOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.takeOut("cp-3"); err != nil {
-		t.Errorf("taking it out again: %v", err)
+		t.Errorf("excluding it again: %v", err)
 	}
 
 	err = w.engine().Run(t.Context(), p, nil)
@@ -240,7 +240,7 @@ func TestAHostIsSilentWhenItsLeaseStaysAsItIsWhateverTheClocksSay(t *testing.T) 
 					"nothing was changed",
 				)
 			} else if err != nil || len(j.Doc().Without) != 1 || strings.Contains(strings.Join(j.Doc().Without[0].Evidence, " "), " -") {
-				t.Errorf("error %v, taken out %+v", err, j.Doc().Without)
+				t.Errorf("error %v, excluded %+v", err, j.Doc().Without)
 			}
 			if len(said) == 0 || said[0] != "looking for 40s whether the kubelet of node node-cp-3 renews its lease" {
 				t.Errorf("it said %q", said)

@@ -16,8 +16,8 @@ import (
 
 // superseded reports whether a later step of the plan has started to change the same file or object, and the live one
 // has its result. Doing this one again would revert it. Leader migration would come on again in a manager that is
-// external by now, and no manager would run the loops. A record alone is no proof: it is in a ConfigMap, and a planted
-// one for the later step would skip this one.
+// external by now, and no manager would run the loops. For manifests, units and workloads a record alone is no proof.
+// It is in a ConfigMap, and a planted one for the later step would skip this one.
 func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 	later := false
 	for _, other := range e.env.Plan.Steps {
@@ -46,7 +46,7 @@ func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 }
 
 // hasChange reports whether the live file or object of a started step has what the step makes of it. It may not run
-// with that yet. Kinds of steps that change no manager's flags are believed by their record.
+// with that yet. Of kinds that change no manager's flags, the record is believed.
 func (e *Engine) hasChange(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
 	switch s.Kind {
 	case v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest:

@@ -13,9 +13,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
 )
 
-// reachBudget is for how long an unreachable host is waited for before a step on it. One that is rebooted is back by
+// reachTimeout is for how long an unreachable host is waited for before a step on it. One that is rebooted is back by
 // then.
-const reachBudget = 2 * time.Minute
+const reachTimeout = 2 * time.Minute
 
 // waitForHost waits until a step's host can be looked at. If an earlier run changed the host's kubelet and lost the
 // connection, the kubelet may be the cause. How to put it back by hand is said at once, and not only when the wait has
@@ -33,7 +33,7 @@ func (e *Engine) waitForHost(ctx context.Context, s v1.Step) error {
 	err = e.env.WaitFor(
 		ctx,
 		s,
-		reachBudget,
+		reachTimeout,
 		step.SettleInterval,
 		func() string { return "the host is out of reach: " + last.Error() },
 		func(ctx context.Context) (bool, error) {
@@ -51,25 +51,25 @@ func (e *Engine) waitForHost(ctx context.Context, s v1.Step) error {
 		e.env.NoteUnreachable(last)
 		return fmt.Errorf(
 			"waiting %s for the host: %w",
-			reachBudget,
+			reachTimeout,
 			kubelet.CutOffError(s, e.env.Journal.Record(s.ID), last),
 		)
 	}
 	return err
 }
 
-// answerBudget is for how long an API server that does not answer is asked again before a step is given up. A minute
+// answerTimeout is for how long an API server that does not answer is asked again before a step is given up. A minute
 // without an answer is survived.
-const answerBudget = 90 * time.Second
+const answerTimeout = 90 * time.Second
 
-// retryTransient asks again while the API server does not answer, and tells so. Nothing of a step was begun yet: it is
-// no harm to wait.
+// retryTransient asks again while the API server does not answer, and tells so. This try of the step has changed
+// nothing yet: it is no harm to wait.
 func (e *Engine) retryTransient(ctx context.Context, s v1.Step, ask func(context.Context) error) error {
 	var last error
 	err := e.env.WaitFor(
 		ctx,
 		s,
-		answerBudget,
+		answerTimeout,
 		step.SettleInterval,
 		func() string { return "the API server does not answer: " + last.Error() },
 		func(ctx context.Context) (bool, error) {
@@ -81,7 +81,7 @@ func (e *Engine) retryTransient(ctx context.Context, s v1.Step, ask func(context
 	)
 	if errors.Is(err, step.ErrTimedOut) {
 		return &step.WaitError{
-			Waited: answerBudget,
+			Waited: answerTimeout,
 			Reason: fmt.Sprintf("the API server does not answer: %v; nothing was changed meanwhile", last),
 		}
 	}

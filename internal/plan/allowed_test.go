@@ -535,7 +535,7 @@ func TestAPlanCanDoNoMoreThanAMigration(t *testing.T) {
 					return
 				}
 			}
-			t.Error("the engine would carry each of its steps out")
+			t.Error("the engine would execute each of its steps")
 		})
 	}
 }

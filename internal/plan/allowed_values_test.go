@@ -158,7 +158,7 @@ func TestAListOfTheOwnerKeepsWhatIsNoneOfAMigrations(t *testing.T) {
 				refused = refused || allowed.CheckStep(p, step, s) != nil
 			}
 			if !refused {
-				t.Error("the engine would carry each of its steps out")
+				t.Error("the engine would execute each of its steps")
 			}
 		})
 	}

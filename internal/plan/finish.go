@@ -9,7 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// finish takes leader migration out: no in-tree manager is left that could want the lease.
+// finish removes leader migration: no in-tree manager is left that could want the lease.
 func finish(d *draft.Draft) {
 	if d.Shape == v1.ShapeDaemonSet {
 		ccm.FinishDaemonSet(d)

@@ -78,7 +78,7 @@ func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 	}
 	p = mustMake(t, allocating(), v1.Options{})
 	if s := find(t, p, "external/"+component.KCM); planstep.SetsFlag(*s, "controllers", "*,-nodeipam") {
-		t.Errorf("%s takes it out though it stays", s.ID)
+		t.Errorf("%s removes it though it stays", s.ID)
 	}
 	if c := managerDeployment(t, p).Spec.Template.Spec.Containers[0]; strings.Contains(strings.Join(c.Command, " "), "node-ipam") {
 		t.Errorf("both run it: %s", c.Command)

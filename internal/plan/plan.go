@@ -1,5 +1,5 @@
-// Package plan decides which steps take a cluster out of tree, in which order, and which facts each of them needs. It
-// is a pure function of a snapshot and of options. The same snapshot and options give the same plan, byte for byte.
+// Package plan decides which steps migrate a cluster out of tree, in which order, and which facts each of them needs.
+// It is a pure function of a snapshot and of options. The same snapshot and options give the same plan, byte for byte.
 //
 // The order keeps two promises. One owner: a manager that may run a loop needs the lease that the present owner holds.
 // One planned handover of the loops: the host that owns them is rolled last. Also, no kube-apiserver is restarted while

@@ -174,7 +174,7 @@ func TestWhateverTheClusterThePlanKeepsTheRules(t *testing.T) {
 	}
 }
 
-// endState carries the edits out on the flags of the snapshot and looks at what is left: no in-tree provider where a step could reach it, no leader
+// endState applies the edits to the flags of the snapshot and looks at what is left: no in-tree provider where a step could reach it, no leader
 // migration in a kube-controller-manager, and everything that the owner said about anything else.
 func endState(t *testing.T, seed int64, s *v1.Snapshot, p *v1.Plan) {
 	t.Helper()

@@ -280,7 +280,7 @@ var broken = []struct {
 	{"P-34", "the last host gets no manager", "lab", func(_ *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "start/"+component.CCM+"@cp-2" })
 	}},
-	{"P-34", "the workload is taken out", "gce-1.30", func(_ *testing.T, p *v1.Plan) {
+	{"P-34", "the workload is removed", "gce-1.30", func(_ *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepEnsureObject && s.Component == component.CCM })
 	}},
 	{"P-33", "an API server that keeps a gate of the in-tree provider", "gce-1.30", func(t *testing.T, p *v1.Plan) {

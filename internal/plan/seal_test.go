@@ -94,7 +94,7 @@ func TestASealHoldsAllThatARunReads(t *testing.T) {
 		t.Fatalf("the plan has %d values only", len(all))
 	}
 	if seal := compare.Seal(p); seal != goldenSeal {
-		t.Errorf("the seal of a plan with all fields is %s, and was %s: give new fields omitempty, take none out, and compare the older seal", seal, goldenSeal)
+		t.Errorf("the seal of a plan with all fields is %s, and was %s: give new fields omitempty, remove none, and compare the older seal", seal, goldenSeal)
 	}
 	var left []string
 	for _, l := range all {

@@ -11,7 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// unconfigured takes the cloud config out of every component of a cluster and of what kubeadm keeps, or leaves an empty flag behind.
+// unconfigured removes the cloud config from every component of a cluster and from what kubeadm keeps, or leaves an empty flag behind.
 func unconfigured(s *v1.Snapshot, empty bool) *v1.Snapshot {
 	strip := func(flags map[string]string) {
 		if _, has := flags[flagvalue.FlagCloudConfig]; has && empty {

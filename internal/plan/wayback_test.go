@@ -9,7 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
-// TestEveryPlanHasAWayBack carries each plan out in a journal and looks whether its rollback speaks of everything that was changed.
+// TestEveryPlanHasAWayBack records every step of each plan as done and looks whether its rollback speaks of everything that was changed.
 func TestEveryPlanHasAWayBack(t *testing.T) {
 	for _, c := range compact {
 		t.Run(c.name, func(t *testing.T) {

@@ -16,8 +16,8 @@ func TestAPlanThatWasEditedByHandIsRefused(t *testing.T) {
 		change     func(t *testing.T, p *v1.Plan)
 	}{
 		{"a kind is misspelt", `kind "editManifets" is not known`, func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+component.KCM).Kind = "editManifets" }},
-		{"a fact is taken out", "which the plan does not state", func(_ *testing.T, p *v1.Plan) { p.Facts = p.Facts[1:] }},
-		{"the facts and who requires them are taken out", "rule P-19", func(_ *testing.T, p *v1.Plan) {
+		{"a fact is removed", "which the plan does not state", func(_ *testing.T, p *v1.Plan) { p.Facts = p.Facts[1:] }},
+		{"the facts and who requires them are removed", "rule P-19", func(_ *testing.T, p *v1.Plan) {
 			p.Facts = nil
 			for i := range p.Steps {
 				p.Steps[i].Requires = nil
@@ -29,7 +29,7 @@ func TestAPlanThatWasEditedByHandIsRefused(t *testing.T) {
 			}
 		}},
 		{"a kubelet comes before the manager", "rule P-05", func(t *testing.T, p *v1.Plan) { move(t, p, "external/kubelet@", "start/") }},
-		{"the managers are taken out", "rule P-34", func(_ *testing.T, p *v1.Plan) {
+		{"the managers are removed", "rule P-34", func(_ *testing.T, p *v1.Plan) {
 			var kept []v1.Step
 			for _, s := range p.Steps {
 				if !strings.HasPrefix(s.ID, "start/") {

@@ -24,8 +24,8 @@ type path struct {
 	armed   bool
 	skipped bool
 	down    bool
-	// worked is when the last look that succeeded began, looked when the last look ended. failed is when the last failed
-	// look began: by its end, the path may be back.
+	// worked is when the last look that succeeded began, looked when the last look ended. failed is when the last
+	// failed look began: by its end, the path may be back.
 	worked, looked, failed time.Time
 	looks, reconnects      int
 	slowest                time.Duration
@@ -135,7 +135,7 @@ func (p *path) reconnected() {
 	p.reconnects++
 }
 
-// isDown and isSkipped say how the next look is scheduled.
+// isDown reports whether the last look failed or was skipped. The next one may take long.
 func (p *path) isDown() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

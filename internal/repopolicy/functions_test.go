@@ -92,6 +92,37 @@ func adjectives(tree fs.FS) ([]string, error) {
 	return broken, err
 }
 
+// asked is the name of a function that reports whether something holds.
+var asked = regexp.MustCompile(`^(?i:is|has|should|can)[A-Z]`)
+
+// saysWhether is how its comment says so. One that implements an interface says that.
+var saysWhether = regexp.MustCompile(`\breports? whether\b|\bimplements\b`)
+
+// reportingComments reports predicates whose comment does not say what they report.
+func reportingComments(tree fs.FS) ([]string, error) {
+	var broken []string
+	err := files(tree, func(name string, content []byte) error {
+		if !isProduct(name) || isTest(name) {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, content, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("parsing %s: %w", name, err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Doc == nil || !asked.MatchString(f.Name.Name) || !returnsBool(f.Type) {
+				continue
+			}
+			if text := strings.Join(strings.Fields(f.Doc.Text()), " "); !saysWhether.MatchString(text) {
+				broken = append(broken, fmt.Sprintf("%s: the comment of %s says not that it reports whether something holds", name, f.Name.Name))
+			}
+		}
+		return nil
+	})
+	return broken, err
+}
+
 func returnsBool(f *ast.FuncType) bool {
 	if f.Results.NumFields() != 1 {
 		return false

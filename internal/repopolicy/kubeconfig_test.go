@@ -18,12 +18,12 @@ const (
 )
 
 // kubeconfigUses are the places that may use client-go's reader of kubeconfigs, and what of it. The commands read files
-// that their caller names. The others take an address or a certificate out of what a host or a seed keeps, and connect
+// that their caller names. The others read an address or a certificate from what a host or a seed keeps, and connect
 // to nothing with it. Any other name of that package is a door.
 var kubeconfigUses = map[string][]string{
 	"internal/client/client.go":               {"NewDefaultClientConfigLoadingRules", "NewNonInteractiveDeferredLoadingClientConfig", "ConfigOverrides", "IsEmptyConfig"},
 	"internal/cli/seed/connect.go":            {"NewDefaultClientConfigLoadingRules", "NewNonInteractiveDeferredLoadingClientConfig", "ConfigOverrides"},
-	"cmd/transplant-operator/run.go":          {"BuildConfigFromFlags"},
+	"internal/fleet/process/run.go":           {"BuildConfigFromFlags"},
 	"internal/migrate/step/object/derived.go": {"Load"},
 	"internal/migrate/step/file/files.go":     {"Load"},
 	"internal/snapshot/host/authority.go":     {"Load"},

@@ -89,15 +89,20 @@ func isDirective(comment string) bool {
 
 // privateWords are words that a reader has to translate, by what to say instead.
 var privateWords = map[*regexp.Regexp]string{
-	regexp.MustCompile(`(?i)\btells?\s+(that|whether)\b`):                "reports whether",
-	regexp.MustCompile(`(?i)\bin\s+vain\b`):                              "without success",
-	regexp.MustCompile(`(?i)\banew\b`):                                   "again",
-	regexp.MustCompile(`(?i)\bgoes\s+behind\b`):                          "follows",
-	regexp.MustCompile(`(?i)\bmend(s|ed|ing)?\b`):                        "repair",
-	regexp.MustCompile(`(?i)\blets?\s+go\s+of\b`):                        "release",
-	regexp.MustCompile(`(?i)\bbeside\b`):                                 "next to",
-	regexp.MustCompile(`(?i)\btak(e|es|en|ing)\s+out\s+of\b`):            "remove from, exclude",
-	regexp.MustCompile(`(?i)\b(carry|carries|carried|carrying)\s+out\b`): "execute",
+	regexp.MustCompile(`(?i)\btells?\s+(that|whether)\b`): "reports whether",
+	regexp.MustCompile(`(?i)\bin\s+vain\b`):               "without success",
+	regexp.MustCompile(`(?i)\banew\b`):                    "again",
+	regexp.MustCompile(`(?i)\bgoes\s+behind\b`):           "follows",
+	regexp.MustCompile(`(?i)\bmend(s|ed|ing)?\b`):         "repair",
+	regexp.MustCompile(`(?i)\blets?\s+go\s+of\b`):         "release",
+	regexp.MustCompile(`(?i)\bbeside\b`):                  "next to",
+	between(`take|takes|taken|taking|took`, `out\s+of`):   "remove from, exclude",
+	between(`carry|carries|carried|carrying`, `out`):      "execute",
+}
+
+// between matches a verb and the words that belong to it, with at most five other words of the same clause between them.
+func between(verb, rest string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b(` + verb + `)(\s+\S*[^\s.,;:!?]){0,5}?\s+` + rest + `\b`)
 }
 
 var commentWords = each(func(name string, content []byte) []string {

@@ -49,6 +49,13 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/good/a.go": "package good\nfunc isReady() bool { return true }\nfunc covers() bool { return true }\nfunc ready() string { return \"\" }\nfunc has() bool { return true }\n",
 			"internal/bad/a.go":  "package bad\nfunc ready() bool { return true }\nfunc known() (bool, error) { return true, nil }\n",
 		}, []string{"internal/bad/a.go: ready returns a bool: its name begins with is, has, should or can, or says what it does"}},
+		{"commands only start", map[string]string{
+			"cmd/good/main.go": "package main\n", "cmd/good/main_test.go": "package main\n", "lab/cmd/a/flags.go": "package main\n", "cmd/bad/flags.go": "package main\n",
+		}, []string{"cmd/bad/flags.go: a command has its main.go alone, which starts a package"}},
+		{"predicates say what they report", map[string]string{
+			"internal/good/a.go": "package good\n\n// isReady reports\n// whether it is.\nfunc isReady() bool { return true }\nfunc isBare() bool { return true }\n\n// issue is one.\nfunc issue() bool { return true }\n",
+			"internal/bad/a.go":  "package bad\n\n// HasAny is whether there is one.\nfunc (t T) HasAny() bool { return true }\n",
+		}, []string{"internal/bad/a.go: the comment of HasAny says not that it reports whether something holds"}},
 		{"files of a package begin differently", map[string]string{
 			"internal/good/plan.go": "package good\n", "internal/good/plans.go": "package good\n", "internal/good/plans_test.go": "package good\n",
 			"internal/good/clock_linux.go": "package good\n", "internal/good/clock_other.go": "package good\n",
@@ -74,16 +81,23 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 		{"comments use plain words", map[string]string{
 			"a.go": "package a\n// ok reports whether it was amended next to it.\nvar s = \"anew\"\n",
 			"b.go": "package b\n// ok tells whether it was me" + "nded.\n", "b.md": "tells that\n",
-		}, []string{`b.go:2 says "me` + `nded", say "repair"`, `b.go:2 says "tells whether", say "reports whether"`}},
+			"c.go": "package c\n// f takes the host\n// " + "out of the plan, and carries none of its steps " + "out.\nvar s int\n",
+			"d.go": "package d\n// f takes the host, and none is out of reach. It carries one, two or three.\n// Out of the\n// plan it takes nothing.\nvar s int\n",
+		}, []string{
+			`b.go:2 says "me` + `nded", say "repair"`, `b.go:2 says "tells whether", say "reports whether"`,
+			`c.go:2 says "carries none of its steps ` + `out", say "execute"`, `c.go:2 says "takes the host ` + `out of", say "remove from, exclude"`,
+		}},
 		{"texts for users use plain words", map[string]string{
 			"internal/a/a.go": "package a\nvar owner, s = \"nobody\", \"no manager runs it\"\n", "lab/a.go": "package a\nvar s = \"for nobody\"\n",
 			"internal/a/a_test.go":            "package a\nvar s = \"for nobody\"\n",
 			"internal/a/b.go":                 "package a\nvar s = f(\"for a\",\n`whoever runs it`, \"run in vain\")\n",
+			"internal/a/c.go":                 "package a\nvar s = \"a step takes the \" +\n\t\"flag " + "out of %s\"\n",
 			"internal/check/explain/A-1.md":   "# A-1\n\nThe manager runs.\n",
 			"internal/check/explain/A-2.md":   "# A-2\n\nSomebody runs it.\n",
 			"docs/explanation/whatever-it.md": "Somebody runs it.\n",
 		}, []string{
 			`internal/a/b.go:3 says "in vain", say "without success"`, `internal/a/b.go:3 says "whoever", name the actor`,
+			`internal/a/c.go:2 says "takes the flag ` + `out of", say "remove from, exclude"`,
 			`internal/check/explain/A-2.md:1 says "Somebody", name the actor`,
 		}},
 		{"texts for users are short", map[string]string{
@@ -95,9 +109,12 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"docs/explanation/a.md": "# A\n\nThe owner is `nobody`.\n```text\nnobody\n```\n| Somebody | looks |\n",
 			"README.md":             "It is carried " + "out.\n", "deploy/rbac/a.yaml": "# for nobody\n", "CHANGELOG.md": "nobody\n", "lab/a.md": "nobody\n",
 			"docs/contributing/words.md": "nobody\n",
+			"deploy/rbac/b.yaml":         "kind: taken\nof: out of\n# The rule takes a host\n# " + "out of a plan.\n",
+			"docs/explanation/b.md":      "# It takes `a`\nand is out of reach.\n\n1. An apply carries the steps\n   of the plan " + "out.\n2. It takes\n\nnone out of it.\n",
 		}, []string{
 			`README.md:1 says "carried ` + `out", say "execute"`, `deploy/rbac/a.yaml:1 says "nobody", name the actor`,
-			`docs/explanation/a.md:7 says "Somebody", name the actor`,
+			`deploy/rbac/b.yaml:3 says "takes a host ` + `out of", say "remove from, exclude"`, `docs/explanation/a.md:7 says "Somebody", name the actor`,
+			`docs/explanation/b.md:4 says "carries the steps of the plan ` + `out", say "execute"`,
 		}},
 		{"comments name the actor", map[string]string{
 			"internal/a/a.go": "package a\n// The kubelet does it.\nvar s = \"nobody\"\n", "internal/a/a_test.go": "package a // for nobody\n",

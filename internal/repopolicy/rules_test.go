@@ -29,6 +29,7 @@ var rules = map[string]rule{
 	"every package says what it decides":      packageComments,
 	"packages are named after what they hold": packageNames,
 	"files stay short":                        fileSizes,
+	"commands only start":                     startsOnly,
 	"files name no machine's paths":           machinePaths,
 	"files hold no unfinished business":       unfinished,
 	"the product can be installed with go":    noReplace,
@@ -38,6 +39,7 @@ var rules = map[string]rule{
 	"packages stay small":                     packageSizes,
 	"names of one word mean one thing":        vagueNames,
 	"predicates are named as such":            adjectives,
+	"predicates say what they report":         reportingComments,
 	"files of a package begin differently":    filePrefixes,
 	"nothing embeds the engine or a draft":    embeddedWholes,
 	"types stay small":                        methodCounts,
@@ -110,6 +112,14 @@ var fileSizes = each(func(name string, content []byte) []string {
 		return []string{fmt.Sprintf("%s has %d lines, a file may have %d", name, lines, maxLines)}
 	}
 	return nil
+})
+
+// startsOnly finds files of a command of the product next to its main.go: what they decide belongs in a package that is tested.
+var startsOnly = each(func(name string, _ []byte) []string {
+	if !within(name, "cmd") || path.Ext(name) != goExtension || isTest(name) || path.Base(name) == "main.go" {
+		return nil
+	}
+	return []string{name + ": a command has its main.go alone, which starts a package"}
 })
 
 // machinePath matches absolute paths that exist on one machine only: homes, checkouts, scratch directories. Root's home as such is everybody's.

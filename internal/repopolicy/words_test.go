@@ -230,19 +230,37 @@ var pageWords = each(func(name string, content []byte) []string {
 		return nil
 	}
 	var broken []string
-	number, code := 0, false
-	for line := range strings.Lines(string(content)) {
-		number++
-		if !deployed && strings.HasPrefix(strings.TrimSpace(line), "```") {
-			code = !code
-		}
-		if !code {
-			p := passage{number, codeSpan.ReplaceAllString(line, "")}
-			broken = append(append(broken, p.private(name)...), p.unnamed(name)...)
-		}
+	for _, p := range saidIn(content, !deployed, path.Ext(name) == ".md") {
+		broken = append(append(broken, p.private(name)...), p.unnamed(name)...)
 	}
 	return broken
 })
+
+// saidIn returns what a page or a manifest says, without code: paragraphs, list items and rows of Markdown, and of
+// another file the comments and each other line. With hasFences, what is between fences is code.
+func saidIn(content []byte, hasFences, isMarkdown bool) []passage {
+	var out []passage
+	number, code, open, wasMarked := 0, false, false, false
+	for line := range strings.Lines(string(content)) {
+		number++
+		text := strings.TrimSpace(codeSpan.ReplaceAllString(line, ""))
+		isMarked := strings.HasPrefix(text, "#") // as a comment or a heading
+		text = strings.TrimLeft(text, "# ")
+		isItem := listItem.MatchString(line) || strings.HasPrefix(text, "|")
+		switch {
+		case hasFences && strings.HasPrefix(strings.TrimSpace(line), "```"):
+			code, open = !code, false
+		case code || text == "":
+			open = false
+		case open && isMarked == wasMarked && (isMarked || isMarkdown) && !isItem:
+			out[len(out)-1].text += " " + text
+		default:
+			out, open = append(out, passage{number, text}), true
+		}
+		wasMarked = isMarked
+	}
+	return out
+}
 
 func isPage(name string) bool {
 	return path.Ext(name) == ".md" && (path.Dir(name) == "." || strings.HasPrefix(name, "docs/"))

@@ -162,7 +162,7 @@ func going(j v1.Journal) map[string]string {
 		}
 	}
 	for _, h := range j.Without {
-		out[h.Node] = fmt.Sprintf("its host %s was gone for good, and %s took it out of the migration", h.Name, h.By)
+		out[h.Node] = fmt.Sprintf("its host %s was gone for good, and %s excluded it from the migration", h.Name, h.By)
 	}
 	return out
 }

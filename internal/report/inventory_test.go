@@ -302,7 +302,7 @@ func TestANodeThatWasGivenUpOrReplacedMayBeGone(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"Node/" + lost:     "its host cp-1 was gone for good, and ops took it out of the migration",
+		"Node/" + lost:     "its host cp-1 was gone for good, and ops excluded it from the migration",
 		"Node/" + replaced: "its host was replaced, as the plan says",
 		"Node/" + deleted:  "",
 	}
@@ -318,7 +318,7 @@ func TestANodeThatWasGivenUpOrReplacedMayBeGone(t *testing.T) {
 		}
 		return b.String()
 	}} {
-		for _, says := range []string{"Hosts that were taken out", "cp-1", "no answer; its node is not Ready", withoutHint} {
+		for _, says := range []string{"Hosts that were excluded", "cp-1", "no answer; its node is not Ready", withoutHint} {
 			if text := write(); !strings.Contains(text, says) {
 				t.Errorf("%s does not say %q", format, says)
 			}

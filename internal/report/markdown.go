@@ -161,7 +161,7 @@ func (m *md) without(r v1.Report) {
 	if len(r.Without) == 0 {
 		return
 	}
-	m.line("\n## Hosts that were taken out")
+	m.line("\n## Hosts that were excluded")
 	m.line("\n%s", withoutHint)
 	m.header("host", "node", "by", "at (UTC)", "evidence")
 	for _, h := range r.Without {
@@ -169,7 +169,7 @@ func (m *md) without(r v1.Report) {
 	}
 }
 
-// withoutHint is what holds of every host that was taken out.
+// withoutHint is what holds of every host that was excluded.
 const withoutHint = "These hosts were gone for good: their steps were skipped, and what they run is not known. None may come back as it was."
 
 func (m *md) inventory(r v1.Report) {

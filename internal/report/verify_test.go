@@ -112,7 +112,7 @@ func TestVerify(t *testing.T) {
 		{name: "clients that noticed more than the budget", change: func(in *Input) { in.Probes = badProbes() }, result: v1.ResultFailed,
 			want: map[string]v1.Outcome{"disruption": v1.Fail}, says: []string{"the budget is 5 s"}},
 		{name: "a run that was not probed", change: func(in *Input) { in.Probes = nil }, result: v1.ResultOK, want: map[string]v1.Outcome{"disruption": v1.Skip}},
-		{name: "a host that was taken out and may come back", with: func(in *VerifyInput) { in.Remains = []string{"host cp-2 may come back"} }, result: v1.ResultFailed,
+		{name: "a host that was excluded and may come back", with: func(in *VerifyInput) { in.Remains = []string{"host cp-2 may come back"} }, result: v1.ResultFailed,
 			want: map[string]v1.Outcome{"hosts": v1.Fail}, says: []string{"host cp-2 may come back"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

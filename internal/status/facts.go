@@ -18,8 +18,8 @@ type Facts struct {
 	// Journal is nil when no migration was started, or when it may not be read, which JournalUnknown tells.
 	Journal        *v1.Journal
 	JournalUnknown bool
-	// Untrusted is why no command goes on with the journal: it breaks the rules that hold for a migration's. Nil when it
-	// keeps them.
+	// Untrusted is why no command goes on with the journal: it breaks the rules that hold for a migration's. Nil when
+	// it keeps them.
 	Untrusted error
 	// Lock is nil when it is free.
 	Lock *lock.State
@@ -56,7 +56,7 @@ func (f Facts) isRunning() bool {
 // The API server stamps its writes to the second.
 const clockTolerance = 2 * time.Second
 
-// skew is what has to be added to a time of who carries the run out to have one of the API server's. The lock shows
+// skew is what has to be added to a time of who executes the run to have one of the API server's. The lock shows
 // both times of the same renewal.
 func (f Facts) skew() time.Duration {
 	if f.Lock == nil || f.Lock.Touched.IsZero() || f.Lock.Renewed.IsZero() {
@@ -68,7 +68,7 @@ func (f Facts) skew() time.Duration {
 	return 0
 }
 
-// since is how long ago something happened by the clock of who carries the run out; never negative.
+// since is how long ago something happened by the clock of who executes the run; never negative.
 func (f Facts) since(t time.Time) time.Duration {
 	return max(0, f.Now.Sub(t.Add(f.skew())))
 }

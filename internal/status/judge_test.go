@@ -267,10 +267,10 @@ func TestNodesAreShownTheWorstFirst(t *testing.T) {
 		f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: "c", Result: v1.StepResultSkipped})
 	}))
 	if n := out.Nodes[len(out.Nodes)-1]; n.Name != "cp-2" || n.State != v1.NodeOut || out.StepsDone != 2 {
-		t.Errorf("a host that was taken out: %+v, %d steps", n, out.StepsDone)
+		t.Errorf("a host that was excluded: %+v, %d steps", n, out.StepsDone)
 	}
 	if len(out.Health) != 1 || out.Health[0].Message != "host cp-2 was excluded from the run by ops: it must not come back as it was" {
-		t.Errorf("a host that was taken out: %+v", out.Health)
+		t.Errorf("a host that was excluded: %+v", out.Health)
 	}
 	if s := Judge(
 		underWay(failed, func(f *Facts) { f.Lock = nil }),

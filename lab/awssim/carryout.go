@@ -45,7 +45,7 @@ func (s *Server) lost(req *request, why string) outcome {
 	return outcome{silent: true}
 }
 
-// effect carries a call out. The time of the effect is taken under the lock, so that effects are in the order of their
+// effect executes a call. The time of the effect is taken under the lock, so that effects are in the order of their
 // times.
 func (s *Server) effect(req *request, hit strike) outcome {
 	s.mu.Lock()

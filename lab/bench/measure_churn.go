@@ -18,7 +18,8 @@ const (
 	replacedNodes = "churn-replaced-nodes"
 )
 
-// How much churns: new Services, and nodes that are replaced in batches. A small cluster replaces a fifth of its nodes at most.
+// How much churns: new Services, and nodes that are replaced in batches. A small cluster replaces a fifth of its nodes
+// at most.
 const (
 	newServiceCount = 20
 	replacedCount   = 100
@@ -144,7 +145,8 @@ func (w *world) measureReplacedNodes(ctx context.Context, m *manager, r *Result)
 			break
 		}
 		next := lastAdded.Add(4 * w.options.pauses.between)
-		if _, err := poll(ctx, m, 10*time.Millisecond, preparing, func() (bool, error) { return !time.Now().Before(next), nil }); err != nil {
+		isNext := func() (bool, error) { return !time.Now().Before(next), nil }
+		if _, err := poll(ctx, m, 10*time.Millisecond, preparing, isNext); err != nil {
 			return err
 		}
 	}
@@ -155,13 +157,16 @@ func (w *world) measureReplacedNodes(ctx context.Context, m *manager, r *Result)
 	behind := func() map[string]bool {
 		out := w.without(there)
 		for _, lb := range w.cloud.State().LoadBalancers {
-			if slices.ContainsFunc(gone, func(id string) bool { _, found := slices.BinarySearch(lb.Members, id); return found }) {
-				out[lb.Name] = true
+			for _, id := range gone {
+				if _, found := slices.BinarySearch(lb.Members, id); found {
+					out[lb.Name] = true
+				}
 			}
 		}
 		return out
 	}
-	if _, err := poll(ctx, m, 100*time.Millisecond, w.options.Limit, func() (bool, error) { return len(behind()) == 0, nil }); err != nil {
+	isDone := func() (bool, error) { return len(behind()) == 0, nil }
+	if _, err := poll(ctx, m, 100*time.Millisecond, w.options.Limit, isDone); err != nil {
 		return err
 	}
 	s := w.memberships(begin, behind(), start, lastAdded)
@@ -173,7 +178,8 @@ func (w *world) measureReplacedNodes(ctx context.Context, m *manager, r *Result)
 	return begin.into(r)
 }
 
-// removeNodes ends the machines at the places from first on, and deletes their Nodes, as a tool does that replaces them.
+// removeNodes ends the machines at the places from first on, and deletes their Nodes, as a tool does that replaces
+// them.
 func (w *world) removeNodes(ctx context.Context, first, count int) error {
 	var change simcloud.Change
 	for place := first; place < first+count; place++ {

@@ -23,7 +23,7 @@ const (
 	strategicPatch = types.StrategicMergePatchType
 )
 
-// The guide's two objects: what somebody writes, and what it says the webhook makes of it. The indentation is restored and the dots are taken out.
+// The guide's two objects: what somebody writes, and what it says the webhook makes of it. The indentation is restored and the dots are removed.
 const (
 	guideWritten = `
 apiVersion: kubermatic.k8s.io/v1

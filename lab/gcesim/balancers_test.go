@@ -99,7 +99,7 @@ func TestServicesThatCannotBeServed(t *testing.T) {
 	}
 }
 
-// TestMembersAreNotLost: upstream takes the instances out of a load balancer that its list lacks.
+// TestMembersAreNotLost: upstream removes the instances from a load balancer that its list lacks.
 func TestMembersAreNotLost(t *testing.T) {
 	sim, provider, nodes := cluster(t, 4, gcesim.Options{PageSize: 1}, "multizone = true")
 	lb, web := balancers(t, provider), service("web")

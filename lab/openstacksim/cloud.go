@@ -345,7 +345,7 @@ func template(path []string) string {
 	return strings.Join(out, "/")
 }
 
-// handle carries a request out. The lock is held.
+// handle executes a request. The lock is held.
 func (c *Cloud) handle(service string, depth int, in request) (answer, *refusal) {
 	if depth < 3 && in.Method == http.MethodGet {
 		return c.versions(service, in)

@@ -204,7 +204,7 @@ func TestABucketRefusesWhatIsTooMuch(t *testing.T) {
 		{Operations: []api.Operation{api.ListRoutes}, Rate: 0.001, Burst: 2},
 		{Rate: 0.001, Burst: 4},
 	}})
-	for _, want := range []int{200, 200, 429} { // the third finds the first bucket empty and takes nothing out of the second
+	for _, want := range []int{200, 200, 429} { // the third finds the first bucket empty and takes nothing from the second
 		call(t, c, api.ListRoutes, api.Request{}, want)
 	}
 	for _, want := range []int{200, 200, 429} {

@@ -17,7 +17,7 @@ import (
 // loadBalancers are the provider's load balancers. One call is 10 to 20 requests, so the fence may close in the middle
 // of it. The provider turns most errors into text, and the caller could not recognise them.
 //
-// It takes nodes out of load balancers whose instances are not in its list of all instances. An answer that is not
+// It removes nodes from load balancers whose instances are not in its list of all instances. An answer that is not
 // complete, or one from another account, would empty them all: the list is checked first.
 type loadBalancers struct {
 	cloudprovider.LoadBalancer

@@ -92,7 +92,17 @@ func openProgram(flags settings.KubeCloudSharedConfiguration, cloudConfig []byte
 type Options struct {
 	// HTTPClient sends the requests to AWS; nil for the SDK's.
 	HTTPClient sdk.HTTPClient
+	// Away reports whether the process runs on no machine of the cluster. Then no metadata service is asked: the cloud
+	// config has to name a VPC, a subnet and the region.
+	Away bool
+	// Instances are IDs of machines of the cluster. Of a process that is away, their tags say the cluster ID where the
+	// cloud config has none. Without either, the instances of every cluster count.
+	Instances []string
 }
+
+// placeholder is the cluster ID that upstream's code is given in a process that is away. Without one it would ask the
+// metadata service of an instance that this machine is not. It is for load balancers and routes, which are not made.
+const placeholder = "cluster"
 
 // Open makes the provider from the text of a cloud config, of the external provider or of the in-tree one.
 func Open(ctx context.Context, cloudConfig []byte, o Options) (*Cloud, error) {
@@ -108,7 +118,7 @@ func Open(ctx context.Context, cloudConfig []byte, o Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	return assemble(ctx, cfg, services, gate)
+	return assemble(ctx, cfg, services, gate, o)
 }
 
 // clients are the provider's clients, and the one that our own code uses.
@@ -119,13 +129,23 @@ type clients interface {
 }
 
 // assemble puts a cloud together from its clients.
-func assemble(ctx context.Context, cfg *awsconfig.CloudConfig, services clients, gate *transport.Gate) (*Cloud, error) {
+func assemble(
+	ctx context.Context,
+	cfg *awsconfig.CloudConfig,
+	services clients,
+	gate *transport.Gate,
+	o Options,
+) (*Cloud, error) {
 	required, err := topologyPattern(cfg.Global.SupportedTopologyInstanceTypePattern)
 	if err != nil {
 		return nil, err
 	}
 	// The provider is given no SDKProvider this way, which its variants (Fargate) keep and do not use.
-	provider, err := awsv1.NewAWSCloud(*cfg, services)
+	given := *cfg
+	if o.Away && configuredClusterID(cfg) == "" {
+		given.Global.KubernetesClusterID = placeholder
+	}
+	provider, err := awsv1.NewAWSCloud(given, services)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +164,7 @@ func assemble(ctx context.Context, cfg *awsconfig.CloudConfig, services clients,
 	if len(c.families) == 0 {
 		c.families = []string{"ipv4"}
 	}
-	if c.cluster, err = c.clusterID(ctx, cfg); err != nil {
+	if c.cluster, err = c.clusterID(ctx, cfg, o); err != nil {
 		return nil, err
 	}
 	c.zones, c.network = &zones{ec2: c.ec2}, &topology{ec2: c.ec2, required: required}

@@ -216,7 +216,7 @@ func over(t *testing.T, a *account, config string, nodes ...*corev1.Node) *Cloud
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := assemble(t.Context(), cfg, accountServices{api: a}, &transport.Gate{})
+	c, err := assemble(t.Context(), cfg, accountServices{api: a}, &transport.Gate{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -75,13 +76,30 @@ const (
 	tagClusterLegacy = awsv1.TagNameKubernetesClusterLegacy
 )
 
+// configuredClusterID is the cluster ID of the cloud config; empty if it has none.
+func configuredClusterID(cfg *awsconfig.CloudConfig) string {
+	return cmp.Or(cfg.Global.KubernetesClusterTag, cfg.Global.KubernetesClusterID)
+}
+
 // clusterID is what the provider tells the cluster's objects by: the cloud config's, or that of the tag of the instance
-// that this runs on. The provider does not say which it found.
-func (c *Cloud) clusterID(ctx context.Context, cfg *awsconfig.CloudConfig) (string, error) {
-	for _, configured := range []string{cfg.Global.KubernetesClusterTag, cfg.Global.KubernetesClusterID} {
-		if configured != "" {
-			return configured, nil
+// that this runs on. The provider does not say which it found. A process that is away has no instance: it reads the
+// tags of the cluster's.
+func (c *Cloud) clusterID(ctx context.Context, cfg *awsconfig.CloudConfig, o Options) (string, error) {
+	if configured := configuredClusterID(cfg); configured != "" {
+		return configured, nil
+	}
+	if o.Away {
+		if len(o.Instances) == 0 {
+			return "", nil
 		}
+		// By a filter, since EC2 refuses a list of IDs as a whole if one of them is gone.
+		instances, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{
+			Filters: []ec2types.Filter{{Name: sdk.String("instance-id"), Values: o.Instances}},
+		})
+		if err != nil {
+			return "", fmt.Errorf("reading the tags of the cluster's instances: %w", err)
+		}
+		return clusterIDOf(instances), nil
 	}
 	if !c.HasClusterID() {
 		return "", nil
@@ -97,18 +115,23 @@ func (c *Cloud) clusterID(ctx context.Context, cfg *awsconfig.CloudConfig) (stri
 	if err != nil {
 		return "", fmt.Errorf("reading the tags of our own instance: %w", err)
 	}
+	return clusterIDOf(instances), nil
+}
+
+// clusterIDOf is the cluster ID in the tags of instances; empty if none has one.
+func clusterIDOf(instances []ec2types.Instance) string {
 	legacy := ""
 	for _, instance := range instances {
 		for _, tag := range instance.Tags {
 			if id, ok := strings.CutPrefix(sdk.ToString(tag.Key), tagCluster); ok {
-				return id, nil
+				return id
 			}
 			if sdk.ToString(tag.Key) == tagClusterLegacy {
 				legacy = sdk.ToString(tag.Value)
 			}
 		}
 	}
-	return legacy, nil
+	return legacy
 }
 
 func nodeNamed(name string) *corev1.Node {

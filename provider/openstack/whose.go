@@ -97,7 +97,7 @@ func choose(nodes []*corev1.Node, entry routers.Route) *corev1.Node {
 	return nodes[0]
 }
 
-// isSameCIDR ignores how IPv6 is spelled.
+// isSameCIDR reports whether two CIDRs are the same, however IPv6 is spelled.
 func isSameCIDR(a, b string) bool {
 	x, err := netip.ParsePrefix(a)
 	y, other := netip.ParsePrefix(b)

@@ -60,7 +60,7 @@ func krewManifest(version string, sums map[string]string) ([]byte, error) {
 		Metadata:   map[string]string{"name": command},
 		Spec: pluginSpec{
 			Version: version, Homepage: project,
-			ShortDescription: "Take a cluster out of its in-tree cloud provider",
+			ShortDescription: "Migrate a cluster off its in-tree cloud provider",
 			Description: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from\n" +
 				"kube-controller-manager to a cloud-controller-manager, and proves it.\n",
 			Caveats: "Start with \"kubectl transplant check\", which changes nothing.\n" +

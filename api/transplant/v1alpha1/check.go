@@ -71,10 +71,12 @@ type Finding struct {
 	FixKind FixKind `json:"fixKind,omitempty"`
 	// LookFor is what to look for in what a command of kind look prints.
 	LookFor string `json:"lookFor,omitempty"`
-	// OnlyIf is the condition under which a fix that deletes, drains or stops something may be run. Warning says what it
-	// does then.
+	// OnlyIf is the condition under which a fix that deletes, drains or stops something may be run. Warning says what
+	// it does then.
 	OnlyIf  string `json:"onlyIf,omitempty"`
 	Warning string `json:"warning,omitempty"`
+	// Docs is the page of the check, of a finding that did not pass. explain prints the same without a network.
+	Docs string `json:"docs,omitempty"`
 	// Since is when what was found began, where that is known.
 	Since *time.Time `json:"since,omitempty"`
 	// DependsOn is the check because of which this one was not evaluated.

@@ -55,8 +55,8 @@ type Pause struct {
 // PauseRecord is a time during which a run waited.
 type PauseRecord struct {
 	Pause `json:",inline"`
-	// From is when the run began to wait, by the clock of the process that executes it. To is nil while it waits, and if
-	// it ended while it waited.
+	// From is when the run began to wait, by the clock of the process that executes it. To is nil while it waits, and
+	// if it ended while it waited.
 	From time.Time  `json:"from"`
 	To   *time.Time `json:"to,omitempty"`
 	// Before is the step before which it waited.
@@ -68,7 +68,7 @@ type HostOut struct {
 	// Name is the host's, Node its Node's.
 	Name string `json:"name"`
 	Node string `json:"node"`
-	// At is when, and By who took it out.
+	// At is when, and By who excluded it.
 	At time.Time `json:"at"`
 	By string    `json:"by,omitempty"`
 	// Evidence are sentences about what proved that it was gone.
@@ -100,7 +100,7 @@ type StepRecord struct {
 	ID      string     `json:"id"`
 	Started time.Time  `json:"started"`
 	Ended   *time.Time `json:"ended,omitempty"`
-	// Result is started, done, already-done, skipped (its host was taken out), failed, interrupted, undone.
+	// Result is started, done, already-done, skipped (its host was excluded), failed, interrupted, undone.
 	Result StepResult `json:"result"`
 	Error  string     `json:"error,omitempty"`
 	// Path is the file on the host, of a record that belongs to no step of the plan.
@@ -112,8 +112,8 @@ type StepRecord struct {
 	BackupMode string `json:"backupMode,omitempty"`
 	// AfterSHA256 is what the step wrote: the fact that the next step on the same file requires.
 	AfterSHA256 string `json:"afterSHA256,omitempty"`
-	// Before is what an object had where the step changed it, as the JSON that restores it. That is a merge patch, edits,
-	// or the state of a unit. It holds what the step changes and no more.
+	// Before is what an object had where the step changed it, as the JSON that restores it. That is a merge patch,
+	// edits, or the state of a unit. It holds what the step changes and no more.
 	Before string `json:"before,omitempty"`
 	// Created reports whether an object was absent before the step, so that a rollback may delete it.
 	Created bool `json:"created,omitempty"`
@@ -121,14 +121,15 @@ type StepRecord struct {
 	Handovers []HandoverRecord `json:"handovers,omitempty"`
 	// Files are those that the step changes next to its own.
 	Files []FileRecord `json:"files,omitempty"`
-	// Flags are the values that the kubelet's process had of the flags that the step changes; one that it had not is not
-	// in it.
+	// Flags are the values that the kubelet's process had of the flags that the step changes; one that it had not is
+	// not in it.
 	Flags map[string]string `json:"flags,omitempty"`
 	// Node is what the node was like before, while the step is under way.
 	Node *NodeRecord `json:"node,omitempty"`
 	// Undo is there when the step was taken back, or is about to be.
 	Undo *UndoRecord `json:"undo,omitempty"`
-	// Notes are sentences about what the step found that is no failure, for example a certificate that waits for approval.
+	// Notes are sentences about what the step found that is no failure, for example a certificate that waits for
+	// approval.
 	Notes []string `json:"notes,omitempty"`
 }
 

@@ -71,7 +71,7 @@ type Status struct {
 	OwnersFrom map[string]string `json:"ownersFrom,omitempty"`
 	// Leases are those of the managers and of the migration, by name.
 	Leases []LeaseStatus `json:"leases,omitempty"`
-	// Disruption is what the probes of who carries the run out have seen so far; empty where none run.
+	// Disruption is what the probes of who executes the run have seen so far; empty where none run.
 	Disruption string `json:"disruption,omitempty"`
 	// NotRead are the sentences that name what could not be read, and so is not in this document.
 	NotRead []string `json:"notRead,omitempty"`
@@ -91,7 +91,7 @@ type StepStatus struct {
 	Host  string `json:"host,omitempty"`
 	// SinceSeconds is how long ago it was begun.
 	SinceSeconds float64 `json:"sinceSeconds"`
-	// Waiting is what it waits for, in the words of who carries it out, since WaitingSeconds; empty where that is not
+	// Waiting is what it waits for, in the words of who executes it, since WaitingSeconds; empty where that is not
 	// published.
 	Waiting        string  `json:"waiting,omitempty"`
 	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
@@ -156,8 +156,8 @@ type Blocker struct {
 	SinceSeconds *float64 `json:"sinceSeconds,omitempty"`
 }
 
-// Progress is what who carries a run out publishes about it, on the lock's Lease, which it renews every few seconds
-// anyway.
+// Progress is what the process that executes a run publishes about it, on the lock's Lease, which it renews every few
+// seconds anyway.
 type Progress struct {
 	Run string `json:"run"`
 	// Steps are those under way, in the order in which they were begun.
@@ -166,7 +166,7 @@ type Progress struct {
 	Disruption string `json:"disruption,omitempty"`
 }
 
-// StepProgress is a step under way. Times are by the clock of who carries it out.
+// StepProgress is a step under way. Times are by the clock of who executes it.
 type StepProgress struct {
 	ID    string    `json:"id"`
 	Since time.Time `json:"since"`
@@ -206,8 +206,8 @@ type Timeline struct {
 
 // TimelineEntry is something that happened.
 type TimelineEntry struct {
-	// Time is by the clock of its source. The journal's is that of the process that executes the run, an event's that of
-	// the component that reported it.
+	// Time is by the clock of its source. The journal's is that of the process that executes the run, an event's that
+	// of the component that reported it.
 	Time time.Time `json:"time"`
 	// OffsetSeconds is from the beginning of the run; negative before it.
 	OffsetSeconds float64 `json:"offsetSeconds"`
@@ -265,8 +265,8 @@ type CheckInfo struct {
 	// Retryable reports whether what it finds may pass by itself.
 	Retryable bool     `json:"retryable"`
 	DependsOn []string `json:"dependsOn,omitempty"`
-	// LookFor is what to look for in what the command of a finding prints. OnlyIf is the condition under which one may be
-	// run that deletes, drains or stops something. Warning says what it does then.
+	// LookFor is what to look for in what the command of a finding prints. OnlyIf is the condition under which one may
+	// be run that deletes, drains or stops something. Warning says what it does then.
 	LookFor string `json:"lookFor,omitempty"`
 	OnlyIf  string `json:"onlyIf,omitempty"`
 	Warning string `json:"warning,omitempty"`

@@ -35,7 +35,7 @@ type trial struct {
 
 // trials are what "tried" means for a provider: a claim without a test in it is none.
 var trials = map[string]trial{
-	cloudprovider.AWS: {26, "on kubeadm's real hosts, with a simulated AWS", map[string]string{
+	cloudprovider.AWS: {26, "on kubeadm clusters of real kubelets on one machine, with a simulated AWS", map[string]string{
 		"lab/hosts/stage/e2e_test.go":    "TestRealHostsGoOutOfTreeAndBack",
 		"lab/trial/migration_test.go":    "TestAMigrationMovesTheLoopsAndARollbackBringsThemBack",
 		"lab/faults/processlab/":         "TestEveryFaultAtEveryStep",

@@ -109,7 +109,7 @@ var credentialsNowhere = rule.Check{
 }
 
 func judgeCredentialsNowhere(f facts.Facts) v1.Finding {
-	if finding, ok := f.ConcernsProvider("aws"); !ok {
+	if finding, ok := f.OtherProvider("aws"); ok {
 		return finding
 	}
 	if slices.ContainsFunc(f.Opts.CCMEnv, func(n string) bool { return slices.Contains(credentialSources, n) }) {

@@ -175,7 +175,7 @@ var selfNotFound = rule.Check{
 }
 
 func judgeMetadata(f facts.Facts) v1.Finding {
-	if finding, ok := f.ConcernsProvider("aws"); !ok {
+	if finding, ok := f.OtherProvider("aws"); ok {
 		return finding
 	}
 	configs, finding, ok := configs(f)

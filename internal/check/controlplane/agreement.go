@@ -261,7 +261,7 @@ func argumentDiff(want, have []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// isSameArgument compares an argument as a file gives it with one of a process. A container's paths may differ outside
+// isSameArgument reports whether an argument of a file may be that of a process. A container's paths may differ outside
 // of it, so of absolute paths the last element counts. The value of a variable is not known here.
 func isSameArgument(given, running string) bool {
 	if given == running {

@@ -142,7 +142,7 @@ func kubeadmFields(f facts.Facts, p facts.Instance, args map[string]string) []st
 // maxSorted bounds, in bytes, the lists that are sorted for a comparison, for each of the pods that may be there.
 const maxSorted = 64 << 10
 
-// isSameValue compares lists without regard to their order where the order means nothing.
+// isSameValue reports whether two values mean the same. The order of a list does not count where it means nothing.
 func isSameValue(flag, a, b string) bool {
 	if flag != "feature-gates" || len(a) != len(b) || len(a) > maxSorted {
 		return a == b

@@ -47,10 +47,11 @@ type Facts struct {
 	// Foreign are cloud-controller-managers outside of the control plane's namespace, next to the managers of this
 	// cluster.
 	Foreign []v1.Workload
-	// paths are the elements of Errors[i].Fact, and reported tells which of the errors some check has asked for.
+	// paths are the elements of Errors[i].Fact. Reported are the indexes of the errors that a check has asked for. As
+	// the two fields below it, all copies of these facts share it.
 	paths    [][]string
 	Reported map[int]bool
-	// Outcomes of the checks that were judged before, and blocker, the first of them that failed or is unknown.
+	// Outcomes are those of the checks that were judged before. Blocker is the first of them that failed or is unknown.
 	Outcomes map[string]v1.Outcome
 	Blocker  *string
 }

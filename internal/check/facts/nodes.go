@@ -36,17 +36,18 @@ func (f Facts) CloudName() string {
 	return ""
 }
 
-// ConcernsProvider reports whether a check is about the cluster's provider; the finding says why not when it isn't.
-func (f Facts) ConcernsProvider(providers ...string) (v1.Finding, bool) {
+// OtherProvider reports whether the cluster has none of the providers that a check is about, and returns the finding.
+// As all helpers that return a finding and true do, it ends the check.
+func (f Facts) OtherProvider(providers ...string) (v1.Finding, bool) {
 	switch name := f.CloudName(); {
 	case name == "":
 		return findings.Skip(
 			"the cloud provider is not known: no manager names one, or they contradict each other (CP-001)",
-		), false
+		), true
 	case !slices.Contains(providers, name):
-		return findings.Skip("does not concern %s", name), false
+		return findings.Skip("does not concern %s", name), true
 	}
-	return v1.Finding{}, true
+	return v1.Finding{}, false
 }
 
 // InTreeMinor is the minor of the in-tree managers; 0 when it is not known.
@@ -217,7 +218,7 @@ func (f Facts) providerIDOf(node string) string {
 	return p.ProviderIDOf(i.Zone, i.ID)
 }
 
-// Readmits reports whether the new service loop keeps nodes as members that the one of today takes out because they are
+// Readmits reports whether the new service loop keeps nodes as members that the one of today removes because they are
 // not ready.
 func (f Facts) Readmits() bool {
 	return !catalogue.ServiceLoopAt(f.InTreeMinor()).KeepsNotReady && catalogue.ServiceLoopAt(f.NewMinor()).KeepsNotReady
@@ -257,15 +258,15 @@ func (f Facts) NodeIPFlags() map[string]string {
 	return out
 }
 
-// InstancesRead reports whether the cloud answered for the nodes' instances; the finding says why not.
-func (f Facts) InstancesRead() (v1.Finding, bool) {
+// MissingInstances reports whether the cloud did not answer for the nodes' instances; the finding says why.
+func (f Facts) MissingInstances() (v1.Finding, bool) {
 	if finding, ok := f.Missing("nodes"); ok {
-		return finding, false
+		return finding, true
 	}
 	if f.Cloud == nil || len(f.CloudErrors("instances")) > 0 {
-		return findings.Dependent("CLOUD-001"), false
+		return findings.Dependent("CLOUD-001"), true
 	}
-	return v1.Finding{}, true
+	return v1.Finding{}, false
 }
 
 // RouteTargets are the nodes' instances, by id.

@@ -16,18 +16,18 @@ import (
 	"github.com/transplant-dev/transplant/internal/shell"
 )
 
-// inventoried reports whether the cloud's load balancers were read; the finding says why not.
-func inventoried(f facts.Facts) (v1.Finding, bool) {
+// missingInventory reports whether the cloud's load balancers were not read; the finding says why.
+func missingInventory(f facts.Facts) (v1.Finding, bool) {
 	if f.Cloud == nil || len(f.CloudErrors("loadbalancers")) > 0 {
-		return findings.Dependent("CLOUD-001"), false
+		return findings.Dependent("CLOUD-001"), true
 	}
 	if p, known := cloudprovider.Lookup(f.Cloud.Provider); known && !p.LoadBalancers {
-		return findings.Skip("%s has no load balancers", p.Title), false
+		return findings.Skip("%s has no load balancers", p.Title), true
 	}
 	if finding, ok := f.Missing("services"); ok {
-		return finding, false
+		return finding, true
 	}
-	return v1.Finding{}, true
+	return v1.Finding{}, false
 }
 
 // byAddress are the load balancers by the addresses that Services have in their status.
@@ -63,10 +63,10 @@ var membersChange = rule.Check{
 }
 
 func judgeMembers(f facts.Facts) v1.Finding {
-	if finding, ok := f.ConcernsProvider("aws"); !ok {
+	if finding, ok := f.OtherProvider("aws"); ok {
 		return finding // the members of other clouds are addresses or pools, which their inventories do not hold
 	}
-	if finding, ok := inventoried(f); !ok {
+	if finding, ok := missingInventory(f); ok {
 		return finding
 	}
 	if finding, ok := f.Missing("nodes"); ok {
@@ -202,7 +202,7 @@ var balancersLeft = rule.Check{
 	Warning:   "connections through it end, and its addresses are given away; the command shows all that goes, and asks",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := inventoried(f); !ok {
+		if finding, ok := missingInventory(f); ok {
 			return finding
 		}
 		addresses := map[string]bool{}
@@ -333,7 +333,7 @@ var balancersThere = rule.Check{
 	LookFor:   "EXTERNAL-IP: the address of a load balancer that the cloud does not have any more",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := inventoried(f); !ok {
+		if finding, ok := missingInventory(f); ok {
 			return finding
 		}
 		balancers := byAddress(f.Cloud.LoadBalancers)

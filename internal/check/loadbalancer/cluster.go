@@ -101,7 +101,7 @@ var neutronBalancers = rule.Check{
 }
 
 func judgeNeutron(f facts.Facts) v1.Finding {
-	if finding, ok := f.ConcernsProvider("openstack"); !ok {
+	if finding, ok := f.OtherProvider("openstack"); ok {
 		return finding
 	}
 	if finding, ok := f.Missing("services"); ok {
@@ -167,7 +167,7 @@ var uncheckedMembers = rule.Check{
 }
 
 func judgeUncheckedMembers(f facts.Facts) v1.Finding {
-	if finding, ok := f.ConcernsProvider("openstack"); !ok {
+	if finding, ok := f.OtherProvider("openstack"); ok {
 		return finding
 	}
 	if !f.Readmits() {
@@ -248,7 +248,7 @@ func setting(c *v1.CloudConfig, key string) string {
 	return ""
 }
 
-// isTrue reads a boolean as gcfg does.
+// isTrue reports whether gcfg reads a value as true.
 func isTrue(value string) bool {
 	switch strings.ToLower(value) {
 	case "true", "yes", "on", "1":
@@ -271,10 +271,10 @@ var clusterTags = rule.Check{
 }
 
 func judgeClusterTags(f facts.Facts) v1.Finding {
-	if finding, ok := f.ConcernsProvider("aws"); !ok {
+	if finding, ok := f.OtherProvider("aws"); ok {
 		return finding
 	}
-	if finding, ok := f.InstancesRead(); !ok {
+	if finding, ok := f.MissingInstances(); ok {
 		return finding
 	}
 	count, read := map[string]int{}, false
@@ -393,10 +393,10 @@ var taggedGroups = rule.Check{
 	LookFor:   "the security groups of the instance: one has to have the cluster's tag, and no second one",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := f.ConcernsProvider("aws"); !ok {
+		if finding, ok := f.OtherProvider("aws"); ok {
 			return finding
 		}
-		if finding, ok := f.InstancesRead(); !ok {
+		if finding, ok := f.MissingInstances(); ok {
 			return finding
 		}
 		if len(f.CloudErrors("securitygroups")) > 0 {
@@ -461,10 +461,10 @@ var excludeLabel = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
-		When: func(f facts.Facts) (v1.Finding, bool) {
+		Unless: func(f facts.Facts) (v1.Finding, bool) {
 			minor := f.NewMinor()
 			const notRead = "the new manager's library 0.%d does not read the value of %s either"
-			return findings.Skip(notRead, minor, facts.LabelExclude), catalogue.ServiceLoopAt(minor).ReadsExclusion
+			return findings.Skip(notRead, minor, facts.LabelExclude), !catalogue.ServiceLoopAt(minor).ReadsExclusion
 		},
 		Wrong: rule.Always(func(n v1.Node) string {
 			v := n.Labels[facts.LabelExclude]

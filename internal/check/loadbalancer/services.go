@@ -49,14 +49,13 @@ func listServices(f facts.Facts) ([]v1.Service, v1.Finding, bool) {
 	return f.Services, facts.None("Service of type LoadBalancer"), len(f.Services) > 0
 }
 
-// hasLoadBalancers reports whether the cluster's provider makes load balancers at all; the finding says why a check of
-// them is skipped where it does not.
-func hasLoadBalancers(f facts.Facts) (v1.Finding, bool) {
+// withoutLoadBalancers reports whether the cluster's provider makes no load balancers; the finding says so.
+func withoutLoadBalancers(f facts.Facts) (v1.Finding, bool) {
 	name := f.CloudName()
 	if p, ok := cloudprovider.Lookup(name); ok && !p.LoadBalancers {
-		return findings.Skip("%s had no load balancers in tree", name), false
+		return findings.Skip("%s had no load balancers in tree", name), true
 	}
-	return v1.Finding{}, true
+	return v1.Finding{}, false
 }
 
 // isForOtherController reports whether both service loops leave a Service to another controller.
@@ -91,7 +90,7 @@ var servicesServed = rule.Check{
 	DependsOn: rule.OnAPI,
 	Retryable: true,
 	Judge: services(rule.Each[v1.Service]{
-		When:     hasLoadBalancers,
+		Unless:   withoutLoadBalancers,
 		Concerns: func(f facts.Facts, s v1.Service) bool { return !s.Deleting && !isForOtherController(f, s) },
 		Wrong: rule.Always(func(s v1.Service) string {
 			if len(s.Addresses) > 0 {
@@ -140,7 +139,7 @@ var finalizerMissing = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
 	Judge: services(rule.Each[v1.Service]{
-		When: hasLoadBalancers,
+		Unless: withoutLoadBalancers,
 		Concerns: func(f facts.Facts, s v1.Service) bool {
 			return !s.Deleting && len(s.Addresses) > 0 && !isForOtherController(f, s)
 		},
@@ -169,7 +168,7 @@ var annotationsLost = rule.Check{
 	LookFor:   "the annotation that the finding names",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := hasLoadBalancers(f); !ok {
+		if finding, ok := withoutLoadBalancers(f); ok {
 			return finding
 		}
 		refused := false
@@ -246,7 +245,7 @@ var annotationsBegin = rule.Check{
 	LookFor:   "the annotation that the finding names, and the value that begins to count",
 	DependsOn: rule.OnAPI,
 	Judge: services(rule.Each[v1.Service]{
-		When: hasLoadBalancers,
+		Unless: withoutLoadBalancers,
 		Wrong: func(f facts.Facts) func(v1.Service) string {
 			return func(s v1.Service) string {
 				if isForOtherController(f, s) {
@@ -282,7 +281,7 @@ var loadBalancerIPs = rule.Check{
 }
 
 func judgeLoadBalancerIPs(f facts.Facts) v1.Finding {
-	if finding, ok := hasLoadBalancers(f); !ok {
+	if finding, ok := withoutLoadBalancers(f); ok {
 		return finding
 	}
 	name, asked := f.CloudName(), 0

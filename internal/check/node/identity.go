@@ -210,10 +210,10 @@ var resourceNames = rule.Check{
 	LookFor:   "HostnameType, by which a new node is named",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := f.ConcernsProvider("aws"); !ok {
+		if finding, ok := f.OtherProvider("aws"); ok {
 			return finding
 		}
-		if finding, ok := f.InstancesRead(); !ok {
+		if finding, ok := f.MissingInstances(); ok {
 			return finding
 		}
 		instances, overridden := facts.InstancesByNode(f), overridden(f)
@@ -270,7 +270,7 @@ var systemUUIDs = rule.Check{
 	LookFor:   "the two UUIDs, which have to be the same",
 	DependsOn: rule.OnAPI,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
-		When: func(f facts.Facts) (v1.Finding, bool) { return f.ConcernsProvider("vsphere") },
+		Unless: func(f facts.Facts) (v1.Finding, bool) { return f.OtherProvider("vsphere") },
 		Concerns: func(_ facts.Facts, n v1.Node) bool {
 			return strings.HasPrefix(strings.ToLower(n.ProviderID), vsphereID)
 		},

@@ -95,8 +95,8 @@ var podCIDRMissing = rule.Check{
 	DependsOn: onManifests,
 	Retryable: true,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
-		When: func(f facts.Facts) (v1.Finding, bool) {
-			return findings.Skip("no kube-controller-manager allocates pod CIDRs"), len(allocators(f)) > 0
+		Unless: func(f facts.Facts) (v1.Finding, bool) {
+			return findings.Skip("no kube-controller-manager allocates pod CIDRs"), len(allocators(f)) == 0
 		},
 		Wrong: rule.Always(func(n v1.Node) string {
 			if len(n.PodCIDRs) > 0 {

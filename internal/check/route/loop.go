@@ -188,18 +188,18 @@ func tables(routes []v1.Route) map[string]int {
 	return out
 }
 
-// routesRead reports whether a check of routes has its facts; the finding says why not.
-func routesRead(f facts.Facts) (v1.Finding, bool) {
+// missingRoutes reports whether a check of routes lacks its facts; the finding says why.
+func missingRoutes(f facts.Facts) (v1.Finding, bool) {
 	if finding, ok := f.Missing("nodes"); ok {
-		return finding, false
+		return finding, true
 	}
 	switch {
 	case !hasRouteLoop(f):
-		return findings.Skip("no manager runs the route loop"), false
+		return findings.Skip("no manager runs the route loop"), true
 	case f.Cloud == nil || len(f.CloudErrors("routes")) > 0:
-		return findings.Dependent("CLOUD-001"), false
+		return findings.Dependent("CLOUD-001"), true
 	}
-	return v1.Finding{}, true
+	return v1.Finding{}, false
 }
 
 var routeTableFull = rule.Check{
@@ -214,7 +214,7 @@ var routeTableFull = rule.Check{
 }
 
 func judgeRouteTableFull(f facts.Facts) v1.Finding {
-	if finding, ok := routesRead(f); !ok {
+	if finding, ok := missingRoutes(f); ok {
 		return finding
 	}
 	limit, command := cloudprovider.RouteLimit(f.CloudName())
@@ -279,10 +279,10 @@ var routeTables = rule.Check{
 	LookFor:   "the tables with the cluster's tag",
 	DependsOn: onManifests,
 	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := f.ConcernsProvider("aws"); !ok {
+		if finding, ok := f.OtherProvider("aws"); ok {
 			return finding
 		}
-		if finding, ok := routesRead(f); !ok {
+		if finding, ok := missingRoutes(f); ok {
 			return finding
 		}
 		rows := tables(f.Cloud.Routes)
@@ -318,7 +318,7 @@ var routesDiffer = rule.Check{
 }
 
 func judgeRoutesDiffer(f facts.Facts) v1.Finding {
-	if finding, ok := routesRead(f); !ok {
+	if finding, ok := missingRoutes(f); ok {
 		return finding
 	}
 	owner := map[string]string{} // node by pod CIDR

@@ -9,8 +9,8 @@ import (
 
 // Each is a check of single objects by one rule. It passes when no object has a problem.
 type Each[T any] struct {
-	// When returns false, and the finding, for a cluster that the check does not concern; nil when it concerns all.
-	When func(facts.Facts) (v1.Finding, bool)
+	// Unless returns the finding, and true, for a cluster that the check does not concern; nil when it concerns all.
+	Unless func(facts.Facts) (v1.Finding, bool)
 	// List returns the objects; false, and the finding, when there is none to judge.
 	List func(facts.Facts) ([]T, v1.Finding, bool)
 	// Name returns what a finding calls an object.
@@ -31,8 +31,8 @@ type Each[T any] struct {
 
 // Judge judges the objects of a cluster.
 func (e Each[T]) Judge(f facts.Facts) v1.Finding {
-	if e.When != nil {
-		if finding, ok := e.When(f); !ok {
+	if e.Unless != nil {
+		if finding, ok := e.Unless(f); ok {
 			return finding
 		}
 	}
@@ -64,7 +64,7 @@ func Nodes(e Each[v1.Node]) func(facts.Facts) v1.Finding {
 	return e.Judge
 }
 
-// Always is what is wrong with an object in every cluster alike.
+// Always returns a value for Wrong that judges an object in the same way in every cluster.
 func Always[T any](wrong func(T) string) func(facts.Facts) func(T) string {
 	return func(facts.Facts) func(T) string { return wrong }
 }

@@ -69,7 +69,7 @@ func PrintCheck(w io.Writer, r v1.CheckReport, l Layout) error {
 	if _, err := io.WriteString(w, l.Plain(verdict(r, l))); err != nil {
 		return err
 	}
-	if err := PrintFindings(w, r, l); err != nil {
+	if err := printSafeFindings(w, r, l); err != nil {
 		return err
 	}
 	blocks := client.BlockingFindings(r, l.Strict)
@@ -115,7 +115,11 @@ func byLevel(a, b v1.Finding) int {
 
 // PrintFindings prints the findings of a report without its verdict, by outcome, the worst first.
 func PrintFindings(w io.Writer, r v1.CheckReport, l Layout) error {
-	r = safe(r)
+	return printSafeFindings(w, safe(r), l)
+}
+
+// printSafeFindings prints the findings of a report whose texts are safe to print.
+func printSafeFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 	var b strings.Builder
 	for _, group := range outcomeGroups {
 		in := slices.DeleteFunc(slices.Clone(r.Findings), func(f v1.Finding) bool { return groupOf(f) != group.outcome })
@@ -290,7 +294,7 @@ func details(f v1.Finding, taken time.Time, l Layout) []detail {
 	}
 	add(false, "accepted: ", f.Accepted)
 	if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
-		add(true, "docs: ", docsURL(f.Code)+" (offline: transplant explain "+f.Code+")")
+		add(true, "docs: ", client.DocsURL(f.Code)+" (offline: transplant explain "+f.Code+")")
 	}
 	return out
 }
@@ -344,17 +348,6 @@ func compared(f v1.Finding, l Layout) string {
 		text += "\n  " + p.Text
 	}
 	return text + more
-}
-
-// docsURL is the page of a check as this version of the program has it; explain prints the same, offline.
-func docsURL(code string) string {
-	ref := client.Version
-	if strings.Contains(ref, "-") { // built between two releases
-		ref = "main"
-	}
-	return "https://github.com/transplant-dev/transplant/blob/" + ref + "/docs/reference/checks.md#" + strings.ToLower(
-		code,
-	)
 }
 
 // verdict sums a report up in its first line.

@@ -124,7 +124,7 @@ func (s *JUnitSuite) add(f v1.Finding, taken time.Time) {
 var verified = map[string]string{
 	"finished":       "the migration or its rollback has ended",
 	"owners":         "each loop has the owner that was promised",
-	"hosts":          "no host that was taken out stands in the way",
+	"hosts":          "no host that was excluded stands in the way",
 	"nodes":          "nodes are as before",
 	"services":       "Services of type LoadBalancer are as before",
 	"endpoints":      "Services have the endpoints that they had",

@@ -342,6 +342,12 @@ func writeStep(b *strings.Builder, p *v1.Plan, i int, results map[string]v1.Step
 	if l.Wide && (i == 0 || s.Why != p.Steps[i-1].Why) {
 		line("why: ", s.Why)
 	}
+	if l.Wide {
+		if s.EstimateSeconds > 0 {
+			line("takes: ", cmp.Or(strings.TrimPrefix(wording.CompactDuration(s.EstimateSeconds), "0s"), "under 1s")+", by estimate")
+		}
+		line("undo: ", s.Undo)
+	}
 	for _, text := range more(s, l.Wide) {
 		b.WriteString(indent + text + "\n") // commands among it are to be copied
 	}

@@ -107,7 +107,7 @@ func Plan(ctx context.Context, h *Command) error {
 	})
 }
 
-// Apply carries a part out, or goes on with it.
+// Apply executes a part, or goes on with it.
 func Apply(ctx context.Context, h *Command) error {
 	defer signal.Reset(syscall.SIGPIPE)
 	return h.Migration.Apply(ctx, h.options())

@@ -47,7 +47,7 @@ func (m *Migration) planeName() string {
 	)
 }
 
-// Apply carries a part out, or goes on with it.
+// Apply executes a part, or goes on with it.
 func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 	s, err := m.Plane.Status(ctx, m.Part)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package run executes plans. It checks what is to be done, has it approved, takes the lock, and runs the engine with a
-// recorder and probes next to it.
+// Package run is what check, plan, apply and rollback do. A plan that is to be executed is checked and approved
+// first. Then it takes the lock, and runs the engine with a recorder and probes next to it.
 package run
 
 import (
@@ -38,7 +38,7 @@ type ApplyOptions struct {
 	Until string
 }
 
-// Apply carries a plan out: the one in a file, or one that it makes. It goes on with a migration that was begun. The
+// Apply executes a plan: the one in a file, or one that it makes. It goes on with a migration that was begun. The
 // client is connected to the cluster.
 func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 	if o.Plan.Accept, o.Accepted, err = client.SplitAccepted(o.Plan.Accept); err != nil {
@@ -63,7 +63,7 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 	case err != nil:
 		return err
 	case slices.Contains([]string{v1.RunApplying, v1.RunApplied, v1.RunRollingBack}, j.Doc().Phase):
-		return goOn(ctx, c, j, o)
+		return continueMigration(ctx, c, j, o)
 	}
 	if len(o.Nodes) > 0 {
 		return exitcode.With(
@@ -83,8 +83,8 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 	return startApply(ctx, c, o)
 }
 
-// goOn goes on with a migration that was started and not brought back.
-func goOn(ctx context.Context, c *client.Client, j *journal.Journal, o ApplyOptions) error {
+// continueMigration goes on with a migration that was started and not brought back.
+func continueMigration(ctx context.Context, c *client.Client, j *journal.Journal, o ApplyOptions) error {
 	doc := j.Doc()
 	switch doc.Phase {
 	case v1.RunApplied:
@@ -138,10 +138,10 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	if err := c.ShowPlan(p, client.PlanView{Answer: o.DryRun, Made: o.File == ""}); err != nil {
 		return err
 	}
-	if err := canStart(ctx, c, p, snap); err != nil || o.DryRun {
+	if err := checkStart(ctx, c, p, snap); err != nil || o.DryRun {
 		return err
 	}
-	if err := o.mayBegin(c, p); err != nil {
+	if err := o.checkApproved(c, p); err != nil {
 		return err
 	}
 	if err := c.Approve(
@@ -171,8 +171,8 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	})
 }
 
-// canStart asks the cluster and the hosts whether what a plan relies on is there. Nothing has been changed by then.
-func canStart(ctx context.Context, c *client.Client, p *v1.Plan, snap *v1.Snapshot) error {
+// checkStart asks the cluster and the hosts whether what a plan relies on is there. Nothing has been changed by then.
+func checkStart(ctx context.Context, c *client.Client, p *v1.Plan, snap *v1.Snapshot) error {
 	if err := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); err != nil {
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
 	}
@@ -228,7 +228,7 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 }
 
 // FindDifferences is replaced by tests that execute parts of a plan.
-var FindDifferences = plan.Unlike
+var FindDifferences = plan.FindDifferences
 
 // refuseBegunMigration refuses when another process has started or executed a migration while this command read the
 // cluster, asked, and waited for the lock.
@@ -264,7 +264,7 @@ func refuseBegunMigration(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// StepsUntil is how many of a plan's steps are executed now.
+// StepsUntil is how many of a plan's steps are executed now. It says where they stop, if that is not the end.
 func StepsUntil(c *client.Client, p *v1.Plan, until string) (int, error) {
 	if until == "" {
 		return len(p.Steps), nil

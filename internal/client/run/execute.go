@@ -38,8 +38,8 @@ type Options struct {
 	Kubelets v1.Options
 	// Pinned is the plan that may be executed.
 	Pinned client.Pin
-	// EnvGiven reports whether the variables of the cloud-controller-manager were given to this run, and not by its plan
-	// alone. Apply finds it out.
+	// EnvGiven reports whether the variables of the cloud-controller-manager were given to this run, and not by its
+	// plan alone. Apply finds it out.
 	EnvGiven bool
 	// ImageGiven reports the same of its image.
 	ImageGiven bool
@@ -214,13 +214,13 @@ func seesProcesses(c *client.Client) error {
 	return nil
 }
 
-// withLock holds the lock on the cluster during f.
-func withLock(ctx context.Context, c *client.Client, f Options, do func(context.Context) error) error {
+// withLock holds the lock on the cluster while do runs.
+func withLock(ctx context.Context, c *client.Client, o Options, do func(context.Context) error) error {
 	held, lock, err := lock.Acquire(
 		ctx,
 		c.Kube,
 		client.LockClock,
-		lock.Taking{Holder: lock.Holder(client.UserName()), Steal: f.Steal, Tell: func(s string) { c.Narrate("%s", s) }},
+		lock.Taking{Holder: lock.Holder(client.UserName()), Steal: o.Steal, Tell: func(s string) { c.Narrate("%s", s) }},
 	)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func checkHosts(now *v1.Snapshot) error {
 	)
 }
 
-// remaining are the hosts that are still part of a migration once those of --without-host are taken out.
+// remaining are the hosts that are still part of a migration once those of --without-host are excluded.
 func remaining(doc v1.Journal, hosts []hostaccess.Host, without []string) []hostaccess.Host {
 	return slices.DeleteFunc(
 		journal.Staying(doc, hosts),
@@ -76,7 +76,7 @@ func excludeHosts(ctx context.Context, c *client.Client, j *journal.Journal, f O
 	doc := j.Doc()
 	for _, h := range doc.Without {
 		c.Narrate(
-			"without host %s, which %s took out at %s: its steps are skipped. It must not come back as it was: reset it or delete its machine, and kubectl delete node %s",
+			"without host %s, which %s excluded at %s: its steps are skipped. It must not come back as it was: reset it or delete its machine, and kubectl delete node %s",
 			h.Name,
 			h.By,
 			h.At.Format("2006-01-02 15:04:05 MST"),

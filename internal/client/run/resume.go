@@ -356,8 +356,8 @@ func (o *ApplyOptions) checkFileTrust(p *v1.Plan) error {
 		unseen, wording.OneLine(image), wording.OneLine(image), compare.Digest(p))
 }
 
-// mayBegin says why a plan that is well formed is not begun: it is not trusted, or its effect would not be seen.
-func (o *ApplyOptions) mayBegin(c *client.Client, p *v1.Plan) error {
+// checkApproved says why a plan that is well formed is not begun: it is not trusted, or its effect would not be seen.
+func (o *ApplyOptions) checkApproved(c *client.Client, p *v1.Plan) error {
 	if err := o.checkFileTrust(p); err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	if err := f.Pinned.Check(p, "the rollback"); err != nil {
 		return err
 	}
-	if len(f.Without) == 0 { // else it is asked under the lock, when these hosts are taken out
+	if len(f.Without) == 0 { // else it is asked under the lock, when these hosts are excluded
 		if err := managersRecorded(ctx, c, j); err != nil {
 			return err
 		}
@@ -107,8 +107,8 @@ func (f *Options) mayRollBack(c *client.Client, now *v1.Snapshot, doc *v1.Journa
 	return f.Pinned.CheckApproved(f.Yes, c.IsBackApproved(doc, p, doc.Run), p, f.rollbackDryRun())
 }
 
-// rollbackLocked carries the plan out that was shown. Where the journal has changed until the lock was free, it makes
-// the plan again, and refuses one with another digest. Only then the hosts of --without-host are taken out. Their steps
+// rollbackLocked executes the plan that was shown. Where the journal has changed until the lock was free, it makes
+// the plan again, and refuses one with another digest. Only then the hosts of --without-host are excluded. Their steps
 // stay in the plan and are skipped.
 func rollbackLocked(
 	ctx context.Context,

@@ -29,7 +29,7 @@ func ApplyKubeletFile(data []byte, edits []v1.Edit, used ...string) ([]byte, err
 	return ApplyKubelet(data, edits, used...)
 }
 
-// ApplyKubeletConfig carries setGate and unsetGate out on a KubeletConfiguration. Everything else keeps its bytes. A
+// ApplyKubeletConfig applies setGate and unsetGate to a KubeletConfiguration. Everything else keeps its bytes. A
 // text that cannot be edited line by line is refused. So is an edit that would change more than it says.
 func ApplyKubeletConfig(data []byte, edits []v1.Edit) ([]byte, error) {
 	want, err := configTree(data)
@@ -95,7 +95,7 @@ func configTree(data []byte) (map[string]any, error) {
 }
 
 // gateLines edits the lines below "featureGates:": those of gates that differ, and new ones behind the last that is
-// there. A section that is not there is put at the end, one that has no gate left is taken out with its line.
+// there. A section that is not there is put at the end, one that has no gate left is removed with its line.
 func gateLines(text string, before, after map[string]any) string {
 	lines := strings.SplitAfter(text, "\n")
 	var out strings.Builder

@@ -62,7 +62,7 @@ func ParseKubeletFlags(env []byte) (map[string]string, error) {
 	return commandline.FlagsOf(args), nil
 }
 
-// ApplyKubelet carries setFlag and unsetFlag out on such a file, in order. A file that needs no edit is returned with
+// ApplyKubelet applies setFlag and unsetFlag to such a file, in order. A file that needs no edit is returned with
 // the same bytes. Flags that stand in other files of the unit are not seen: ApplyUnit edits all of them. used are the
 // unit's variables of flags (KubeletVariables); without them those count that have the usual names.
 func ApplyKubelet(env []byte, edits []v1.Edit, used ...string) ([]byte, error) {

@@ -310,7 +310,7 @@ func (u *Unit) Data(path string) []byte { return slices.Clone(u.Contents[path]) 
 // EnvNames are the names of the variables that the unit sets, sorted. Their values may be secret and are not returned.
 func (u *Unit) EnvNames() []string { return slices.Sorted(maps.Keys(u.Variables)) }
 
-// isPackaged are the directories whose files belong to packages.
+// isPackaged reports whether a file is in a directory whose files belong to packages.
 func isPackaged(file string) bool {
 	return strings.HasPrefix(file, "/usr/lib/") || strings.HasPrefix(file, "/lib/")
 }

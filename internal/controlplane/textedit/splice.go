@@ -12,7 +12,7 @@ type Splice struct {
 	Text       string
 }
 
-// ApplySplices carries splices out. Where two remove the same bytes, they are removed once.
+// ApplySplices applies splices to a text. Where two remove the same bytes, they are removed once.
 func ApplySplices(data []byte, splices []Splice) []byte {
 	sort.SliceStable(splices, func(i, j int) bool { return splices[i].Start < splices[j].Start })
 	var out bytes.Buffer

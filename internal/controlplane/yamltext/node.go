@@ -38,7 +38,7 @@ func ListItems(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// RemoveFlowItems takes the elements from one to another out of a list in brackets.
+// RemoveFlowItems removes a range of elements, the last included, from a list in brackets.
 func (d *Document) RemoveFlowItems(items []*yaml.Node, from, to int) (textedit.Splice, error) {
 	end, err := d.EndOf(items[to])
 	if err != nil {

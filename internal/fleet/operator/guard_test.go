@@ -81,7 +81,7 @@ func TestADecisionThatPanicsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// told reports whether an event begins with one text and contains another; events before it are taken out.
+// told reports whether an event begins with one text and contains another; events before it are discarded.
 func (w *world) told(begin, contains string) bool {
 	for len(w.recorder.Events) > 0 {
 		if e := <-w.recorder.Events; strings.HasPrefix(e, begin) && strings.Contains(e, contains) {

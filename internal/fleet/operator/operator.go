@@ -187,8 +187,7 @@ func (op *Operator) Ready() error {
 // stuckWorker is how long one reconcile may take. It asks memory, and writes to the seed with a time-out.
 const stuckWorker = 2 * time.Minute
 
-// Alive reports whether a worker has been busy with one cluster for far too long, so that the process has to be
-// restarted.
+// Alive returns an error when a worker has been busy with one cluster for so long that the process has to be restarted.
 func (op *Operator) Alive() error {
 	if since, stuck := op.heartbeat.oldest(); stuck && time.Since(since) > stuckWorker {
 		return fmt.Errorf("a worker has been at one cluster since %s", since.UTC().Format(time.RFC3339))

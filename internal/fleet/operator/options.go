@@ -27,10 +27,10 @@ type Target struct {
 	Cluster *kubermaticv1.Cluster
 }
 
-// Engine carries migrations out and looks at control planes. Each method is about one cluster and may take long; it
+// Engine executes migrations and looks at control planes. Each method is about one cluster and may take long; it
 // ends with its context.
 type Engine interface {
-	// Run carries a part out or goes on with it, or takes Handover back. Closing stop ends it between two steps.
+	// Run executes a part or goes on with it, or takes Handover back. Closing stop ends it between two steps.
 	Run(ctx context.Context, t Target, part state.Part, back bool, tell func(step.Event), stop <-chan struct{}) error
 	// Journal reads how far the parts are, from the seed alone.
 	Journal(ctx context.Context, t Target) (state.Journal, error)
@@ -103,8 +103,8 @@ type Options struct {
 	Machines Machines
 	Rules    Rules
 
-	// Installation names this operator and its other replicas in the Clusters that it migrates (AnnotationOperator). Two
-	// installations that act on one cluster would overwrite each other's status, and each would revert the other's
+	// Installation names this operator and its other replicas in the Clusters that it migrates (AnnotationOperator).
+	// Two installations that act on one cluster would overwrite each other's status, and each would revert the other's
 	// changes. Empty: no cluster is claimed.
 	Installation string
 
@@ -121,7 +121,8 @@ type Options struct {
 	// MaxWatches is of how many clusters machines are watched at a time while they are replaced; default 32. Those of
 	// further ones are polled.
 	MaxWatches int
-	// StallAfter is how long a run may be without a new step before its place goes to another cluster; default 2 minutes.
+	// StallAfter is how long a run may be without a new step before its place goes to another cluster; default 2
+	// minutes.
 	StallAfter time.Duration
 	// Workers reconcile; default 4. Looks is how many user clusters are looked at at a time; default 16. Half as many
 	// again are for those that do not answer.

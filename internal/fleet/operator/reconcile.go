@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
-// behind is when a cluster is looked at again whose object was changed by another client meanwhile, unless the cache
-// tells earlier.
+// behind is how long a cluster waits for its next decision when another client has changed its object during this one.
+// The cache may report the change earlier.
 const behind = time.Second
 
 // reconcile decides about one cluster: what it says of itself, and what is to be begun. It waits for nothing but a
@@ -28,18 +28,18 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 		op.forgetCluster(name)
 		return nil
 	}
-	op.latest(found)
+	op.overlayLastWrites(found)
 	main := op.mainOf(found)
-	if op.isUnreadable(main) {
+	if op.skipUnreadable(main) {
 		op.runs.forgetWaiting(name)
 		op.states.giveBack(name)
 		return nil
 	}
-	if op.isAnothers(main) {
+	if op.stopIfClaimedByOther(main) {
 		return nil
 	}
 	for _, o := range found {
-		if o.Group != main.Group && op.isUnreadable(o) {
+		if o.Group != main.Group && op.skipUnreadable(o) {
 			continue
 		}
 		seen := op.observe(ctx, found, o, o.Group == main.Group)
@@ -65,8 +65,8 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 	return nil
 }
 
-// isUnreadable reports, and says, that a Cluster cannot be read.
-func (op *Operator) isUnreadable(o view.Object) bool {
+// skipUnreadable reports whether a Cluster cannot be read, and logs why.
+func (op *Operator) skipUnreadable(o view.Object) bool {
 	why := o.Cluster.Annotations[unreadable]
 	if why != "" {
 		op.Log.Info("A cluster is left alone because it cannot be read",
@@ -75,9 +75,10 @@ func (op *Operator) isUnreadable(o view.Object) bool {
 	return why != ""
 }
 
-// isAnothers reports whether another installation migrates the cluster, and ends whatever this one does about it. Each
-// installation asks the main Cluster, and no other one of the name, which other accounts may be able to make.
-func (op *Operator) isAnothers(main view.Object) bool {
+// stopIfClaimedByOther ends whatever this installation does about a cluster that another one migrates, and reports
+// whether one does. Each installation asks the main Cluster, and no other one of the name, which other accounts may be
+// able to make.
+func (op *Operator) stopIfClaimedByOther(main view.Object) bool {
 	c, holder, news := main.Cluster, "", false
 	if by := c.Annotations[kubermaticv1.AnnotationOperator]; op.Installation != "" && by != op.Installation {
 		holder = by
@@ -132,8 +133,8 @@ func (op *Operator) claim(ctx context.Context, o view.Object) error {
 	return nil
 }
 
-// latest puts what was last written in the place of what the cache still shows.
-func (op *Operator) latest(found []view.Object) {
+// overlayLastWrites puts what was last written in the place of what the cache still shows.
+func (op *Operator) overlayLastWrites(found []view.Object) {
 	for i, o := range found {
 		op.states.withState(o.Cluster.Name, "",
 			func(r *clusterState) { found[i].Cluster = r.written.latest(o.Group, o.Cluster) })

@@ -198,7 +198,7 @@ func (op *Operator) startRun(ctx context.Context, t Target, d state.Decision) {
 	op.jobs.start(t.Name, "run", func() { op.run(ctx, t, admitted) })
 }
 
-// run carries a part out and notes how it ended.
+// run executes a part and notes how it ended.
 func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	begun := time.Now()
 	err := op.jobs.guard(t.Name, "run", func() error {

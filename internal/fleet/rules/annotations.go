@@ -29,7 +29,7 @@ var annotationValues = []struct {
 	{kubermatic.AnnotationMaxUnavailable, isBudget, `has to be a number of machines, or a percentage up to "100%"`},
 }
 
-// isBudget is what internal/fleet/machines takes: empty for its default, and 0 for none.
+// isBudget reports whether internal/fleet/machines takes a value: empty for its default, and 0 for none.
 func isBudget(value string) bool {
 	value = strings.TrimSpace(value)
 	percentage, isPercentage := strings.CutSuffix(value, "%")

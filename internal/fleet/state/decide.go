@@ -11,7 +11,7 @@ import (
 type judge struct {
 	Observation
 	limits Limits
-	// prior is the phase as it was last written, since when it has been so.
+	// prior is the phase that was last written, and since is when the cluster entered it.
 	prior string
 	since time.Time
 	work  Work
@@ -28,7 +28,7 @@ type rule func(*judge) (verdict, bool)
 
 // rules are asked in this order, and the first verdict counts.
 var rules = []rule{
-	(*judge).latched,      // completed is completed
+	(*judge).latched,      // a cluster that was completed stays so
 	(*judge).off,          // the feature is off: not needed, or switched off too late
 	(*judge).withoutPlane, // nothing is decided about a control plane that was not read
 	(*judge).external,     // the feature was never off
@@ -128,7 +128,7 @@ func (j *judge) isAnnotated() bool {
 // isHalfway reports whether a part was begun and is not done.
 func (j *judge) isHalfway() bool { return j.Journal.Handover == Begun || j.Journal.Finish == Begun }
 
-// hasStarted reports whether something in the control plane was changed and is not back as it was.
+// hasStarted reports whether something in the control plane was changed and has not been rolled back.
 func (j *judge) hasStarted() bool {
 	return j.Journal.Handover != NotBegun && j.Journal.Handover != RolledBack
 }

@@ -170,7 +170,7 @@ func (j *judge) calm() time.Duration {
 }
 
 func (j *judge) finish() (verdict, bool) {
-	// an external control plane has nothing to take out
+	// an external control plane has nothing to remove
 	if j.Journal.Finish == Done || j.Journal.Finish == NotBegun && j.wasCreatedExternal() {
 		return verdict{}, false
 	}

@@ -60,7 +60,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// play carries a rollout out until it is finished, and judges each decision.
+// play executes a rollout until it is finished, and judges each decision.
 func (w *world) play() Next {
 	for range 20000 {
 		n := w.rollout.Next(w.rows, w.started, w.now)

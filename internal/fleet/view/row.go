@@ -153,7 +153,7 @@ func hold(annotations map[string]string) string {
 	return ""
 }
 
-// canGetStuck are the phases in which something is waited for that may take too long.
+// canGetStuck reports whether something is waited for in a phase that may take too long.
 func canGetStuck(phase string) bool {
 	return phase != kubermaticv1.PhaseCompleted && phase != kubermaticv1.PhaseNotNeeded &&
 		phase != kubermaticv1.PhaseFailed &&

@@ -242,7 +242,7 @@ func TestInABrowserFiveHundredClustersStayResponsive(t *testing.T) {
 		),
 	)
 	for i := range 500 { // all of them at once
-		w.put(cluster(fmt.Sprintf("c%03d", i), kubermaticv1.PhaseFinish, "in-tree provider is taken out"))
+		w.put(cluster(fmt.Sprintf("c%03d", i), kubermaticv1.PhaseFinish, "in-tree provider is removed"))
 	}
 	begun := time.Now()
 	b.Until(`[...document.querySelectorAll("#rows .badge")].every((e) => e.textContent === "Finish")`)

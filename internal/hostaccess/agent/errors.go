@@ -45,7 +45,7 @@ var identities = []struct {
 // ErrNotGranted says that an agent was asked for more than it was started for.
 var ErrNotGranted = errors.New("this access was not opened for that")
 
-// encodeError takes out where the host is mounted: paths in messages are the host's.
+// encodeError leaves out where the host is mounted: paths in messages are the host's.
 func encodeError(err error, root string) *Error {
 	if err == nil {
 		return nil

@@ -355,7 +355,7 @@ func TestTextsOfOthersDoNotFillTheJournal(t *testing.T) {
 		t.Fatalf("a record: %v", err)
 	}
 	if err := j.Exclude(t.Context(), []v1.HostOut{{Name: "worker-1", By: long, Evidence: notes}}); err != nil {
-		t.Fatalf("a host that is taken out: %v", err)
+		t.Fatalf("a host that is excluded: %v", err)
 	}
 	back, err := InCluster(kube).Open(t.Context())
 	if err != nil {

@@ -35,7 +35,7 @@ func (e *StayError) Error() string {
 	return fmt.Sprintf("host %s stays in the migration: %s; nothing was changed", e.Host, strings.Join(e.Reasons, "; "))
 }
 
-// Exclude takes hosts out of a migration that was begun: their steps are skipped from then on, and they are not read. A
+// Exclude removes hosts from a migration that was begun: their steps are skipped from then on, and they are not read. A
 // host may be excluded that is certainly gone: out of reach, its kubelet silent, its leases held by others. A majority
 // of the control plane must be left. The options are those of an engine.
 func Exclude(ctx context.Context, o step.Options, j *journal.Journal, names []string, by string) error {
@@ -50,7 +50,7 @@ func Exclude(ctx context.Context, o step.Options, j *journal.Journal, names []st
 	for _, name := range names {
 		lost, reasons, err := canExclude(ctx, e, doc, name, names)
 		if err != nil {
-			return fmt.Errorf("taking host %s out: %w", name, err)
+			return fmt.Errorf("excluding host %s: %w", name, err)
 		}
 		if len(reasons) > 0 {
 			return &StayError{Host: name, Reasons: reasons}
@@ -72,7 +72,7 @@ func Exclude(ctx context.Context, o step.Options, j *journal.Journal, names []st
 	return j.Exclude(ctx, out)
 }
 
-// canExclude says why a host may not be taken out; no reason when it may.
+// canExclude says why a host may not be excluded; no reason when it may.
 func canExclude(ctx context.Context, e *step.Env, doc v1.Journal, name string, with []string) (Host, []string, error) {
 	hosts := journal.PlanHosts(doc)
 	if !slices.Contains(hosts, name) {
@@ -168,7 +168,7 @@ func majority(e *step.Env, doc v1.Journal, out []string) string {
 }
 
 // RejectReturnedHosts refuses to continue next to an excluded host that is back. Its manager is the old one, and may
-// run the loops next to the new owner. Which hosts were taken out is in a ConfigMap, so machine, node and leases are
+// run the loops next to the new owner. Which hosts were excluded is in a ConfigMap, so machine, node and leases are
 // asked.
 func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 	doc := e.Journal.Doc()
@@ -191,7 +191,7 @@ func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 	return nil
 }
 
-// returned says why a host that was taken out may run a manager; empty when nothing shows that it does. asBefore says
+// returned says why a host that was excluded may run a manager; empty when nothing shows that it does. asBefore says
 // that what it ran before is what everybody goes back to: then only a new manager is one too many.
 func returned(ctx context.Context, e *step.Env, h v1.HostOut, asBefore bool) (string, error) {
 	managers, leases := []string{
@@ -254,7 +254,7 @@ func HeldLease(ctx context.Context, e *step.Env, names, leases []string) (lease,
 			if !expired && err == nil && !isSaid {
 				isSaid = true
 				e.Report(v1.Step{}, step.EventProgress, fmt.Sprintf(
-					"lease %s is held by %s, which is named after a host that was taken out: looking for up to %s whether it runs out",
+					"lease %s is held by %s, which is named after a host that was excluded: looking for up to %s whether it runs out",
 					lease,
 					holder,
 					takeover.BindTimeout,
@@ -271,7 +271,7 @@ func HeldLease(ctx context.Context, e *step.Env, names, leases []string) (lease,
 	return "", "", nil
 }
 
-// runsManager returns one of the managers that runs on a host that was taken out; empty for none, and where the host
+// runsManager returns one of the managers that runs on a host that was excluded; empty for none, and where the host
 // does not answer.
 func runsManager(ctx context.Context, e *step.Env, host string, managers []string) string {
 	at := slices.IndexFunc(e.ExcludedHosts, func(h hostaccess.Host) bool { return h.Name() == host })

@@ -21,8 +21,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
-// ControlName is the ConfigMap in kube-system through which a run is asked to wait, from any machine. Who carries the
-// run out makes it, so that to pause and to resume takes no other right than to update this one object.
+// ControlName is the ConfigMap in kube-system through which a run is asked to wait, from any machine. Who executes the
+// run makes it, so that to pause and to resume takes no other right than to update this one object.
 const ControlName = "transplant-control"
 
 // Keys of the control ConfigMap. They are words and not a document, so that an administrator with only kubectl can read

@@ -19,7 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// flagRule says which value of a flag a migration sets; the empty value asks whether it takes the flag out.
+// flagRule says which value of a flag a migration sets; the empty value asks whether it removes the flag.
 type flagRule func(j Judge, value string) bool
 
 func exactly(values ...string) flagRule {
@@ -53,7 +53,7 @@ const (
 	longestElection  = 10 * time.Minute
 )
 
-// editable are the flags that a migration sets or takes out, by component, next to those that the target version does
+// editable are the flags that a migration sets or removes, by component, next to those that the target version does
 // not know. None of the flags by which a component knows who may do what is among them.
 var editable = map[string]map[string]flagRule{
 	component.KCM: {
@@ -107,8 +107,8 @@ var editable = map[string]map[string]flagRule{
 	},
 }
 
-// IsEditable are the flags of a component that steps of a migration change, and a rollback puts back. A target version
-// adds those that it does not know.
+// IsEditable reports whether a flag of a component is one that steps of a migration change, and a rollback puts back. A
+// target version adds those that it does not know.
 func IsEditable(component, flag string, o v1.Options) bool {
 	j := Judge{Options: o}
 	return editable[component][flag] != nil || j.isDroppedFlag(component, flag)
@@ -248,7 +248,7 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 		own := map[string]string{component.KCM: layout.KCMMigration, component.CCM: layout.CCMMigration}[s.Component]
 		if e.Value != own && !j.isCloudConfigMount(s, e.Value) {
 			return fmt.Errorf(
-				"%s keeps its mount of %s: a migration takes out those of its own files, and kubeadm's of a cloud config",
+				"%s keeps its mount of %s: a migration removes those of its own files, and kubeadm's of a cloud config",
 				s.Component,
 				e.Value,
 			)
@@ -267,8 +267,8 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 	return nil
 }
 
-// isCloudConfigMount reports whether kubeadm mounts the file for the sake of --cloud-config, which the same step takes
-// out. A file that another flag names is none, nor one that is guarded.
+// isCloudConfigMount reports whether kubeadm mounts the file for the sake of --cloud-config, which the same step
+// removes. A file that another flag names is none, nor one that is guarded.
 func (j Judge) isCloudConfigMount(s v1.Step, at string) bool {
 	if s.Ref != layout.KubeadmConfigRef || s.Derive != layout.DeriveKubeadm || layout.IsGuarded(at) ||
 		strings.Contains(at+"/", "/pki/") ||

@@ -61,7 +61,7 @@ func CheckFlagFile(p *v1.Plan, s v1.Step, now, back FlagFile) error {
 	return flagListsBack(Judge{Options: p.Options, cluster: p.Cluster}, s, now.Flags, back.Flags)
 }
 
-// withoutRemnants returns a file of flags without what is left where a flag was taken out: spaces, quotes, and
+// withoutRemnants returns a file of flags without what is left where a flag was removed: spaces, quotes, and
 // variables that hold nothing.
 func withoutRemnants(data []byte) string {
 	var out []string
@@ -76,7 +76,7 @@ func withoutRemnants(data []byte) string {
 	return strings.Join(out, "\n")
 }
 
-// Blank returns the edits that take all out of a file of flags which steps of the plan change in it.
+// Blank returns the edits that remove from a file of flags all that steps of the plan change in it.
 func Blank(p *v1.Plan, s v1.Step) []v1.Edit {
 	var out []v1.Edit
 	for _, o := range p.Steps {

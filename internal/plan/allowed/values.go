@@ -156,7 +156,7 @@ func pluginsChange(j Judge, s v1.Step, flag string, had, has []string, isNow boo
 			isDroppedPlugin(j, flag, name) && j.changesVersion(s) {
 			continue
 		}
-		return fmt.Errorf("the admission plugin %s would be taken out, and no migration does that", name)
+		return fmt.Errorf("the admission plugin %s would be removed, and no migration does that", name)
 	}
 	for _, name := range has {
 		// Where the snapshot is of later, what ended with the new version is gone from it.

@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// FinishDaemonSet takes leader migration out of the DaemonSet.
+// FinishDaemonSet removes leader migration from the DaemonSet.
 func FinishDaemonSet(d *draft.Draft) {
 	edits, was := finishEdits(d)
 	d.Add(v1.Step{

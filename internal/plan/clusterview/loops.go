@@ -29,7 +29,7 @@ func HasRouteLoop(p cloudprovider.Provider, config *v1.CloudConfig) bool {
 // ExpectedLoops are the cloud loops that a manager has to run in a cluster of a provider. They depend on the flags of
 // one of its managers and its cloud config, nil if that is not known. The route loop is needed only if routes are the
 // cloud's, the service loop only if the provider has load balancers. --controllers is not asked: what it removes from
-// one manager may be taken out for the other one. A provider that is not known has everything.
+// one manager may run in the other one. A provider that is not known has everything.
 func ExpectedLoops(provider string, flags map[string]string, config *v1.CloudConfig) []string {
 	known, ok := cloudprovider.Lookup(provider)
 	var out []string

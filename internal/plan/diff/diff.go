@@ -179,7 +179,7 @@ func commandOf(manifest string) (string, error) {
 	return joinLines(m.Command()), nil
 }
 
-// edited carries a step's edits out on a text.
+// edited applies a step's edits to a text.
 func (d *differ) edited(s v1.Step, text string) (string, error) {
 	if len(s.Edits) == 0 {
 		return text, nil

@@ -20,7 +20,7 @@ func imageLine(steps []v1.Step, c *v1.Component, host string) string {
 
 const imagePrefix = "image: "
 
-// retagged carries an edit of an image out on the line that imageLine has made, and returns the rest of the text apart.
+// retagged applies an edit of an image to the line that imageLine has made, and returns the rest of the text apart.
 func retagged(text string, edits []v1.Edit) (line, rest string) {
 	if !strings.HasPrefix(text, imagePrefix) {
 		return "", text

@@ -13,14 +13,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/upgrade"
 )
 
-// MakeAPIServerExternal takes the provider out of a host's kube-apiserver, where it has one.
+// MakeAPIServerExternal removes the provider from a host's kube-apiserver, where it has one.
 func MakeAPIServerExternal(d *draft.Draft, h v1.Host, phase string) {
 	api := d.ComponentAfter(h, component.KAS)
 	edits := upgrade.AddEdits(d, api, APIServerEdits(d, api))
 	if len(edits) == 0 {
 		return
 	}
-	why := "takes the provider out of the API server (labels of persistent volumes); no manager that owns a loop depends on it now"
+	why := "removes the provider from the API server (labels of persistent volumes); no manager that owns a loop depends on it now"
 	if d.Upgrade.IsWanted() {
 		why = "no manager may be newer than the API server that it talks to, so the API servers come first; " + why
 	}
@@ -34,7 +34,7 @@ func MakeAPIServerExternal(d *draft.Draft, h v1.Host, phase string) {
 	}))
 }
 
-// APIServerEdits returns the edits that take the provider out of a kube-apiserver.
+// APIServerEdits returns the edits that remove the provider from a kube-apiserver.
 func APIServerEdits(d *draft.Draft, api *v1.Component) []v1.Edit {
 	var edits []v1.Edit
 	n, err := d.MinorAfterUpgrade(api)

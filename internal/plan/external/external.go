@@ -72,7 +72,7 @@ func MakeManagerExternal(d *draft.Draft, h v1.Host, why string, leases, successo
 // ManagerEdits are the edits of a kube-controller-manager that nothing was changed of.
 func ManagerEdits(d *draft.Draft, m *v1.Component) []v1.Edit { return ManagerEditsSince(d, m, m) }
 
-// ManagerEditsSince take the in-tree provider and leader migration out of m, with the gates and node IPAM where they
+// ManagerEditsSince remove the in-tree provider and leader migration from m, with the gates and node IPAM where they
 // move. The provider stays as volume plugin where volumes need it. They also put back the election periods of was,
 // which is m as it was before.
 func ManagerEditsSince(d *draft.Draft, m, was *v1.Component) []v1.Edit {

@@ -103,7 +103,7 @@ func whyIPAMStays(d *draft.Draft) string {
 	return out + "The leader migration document moves it where a provider has its own: plan with --node-ipam=" + v1.IPAMMove + " for that"
 }
 
-// NodeIPAMEdits take node IPAM out of a kube-controller-manager of a minor, where it moves.
+// NodeIPAMEdits remove node IPAM from a kube-controller-manager of a minor, where it moves.
 func NodeIPAMEdits(d *draft.Draft, m *v1.Component, minor int) []v1.Edit {
 	if !d.MoveIPAM {
 		return nil

@@ -10,11 +10,11 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-// GateDisableProviders takes the in-tree providers out of a component: alpha from 1.22, on unless said otherwise from
+// GateDisableProviders disables the in-tree providers of a component: alpha from 1.22, on unless said otherwise from
 // 1.29 (KEP-2395).
 const GateDisableProviders = "DisableCloudProviders"
 
-// GateDisableCredentials takes the in-tree image credentials out of the kubelet (KEP-2133).
+// GateDisableCredentials disables the in-tree image credentials of the kubelet (KEP-2133).
 const GateDisableCredentials = "DisableKubeletCloudCredentialProviders"
 
 // GateCredentialProviders lets a kubelet ask image credential providers; it has to be switched on up to 1.23
@@ -137,8 +137,8 @@ func changeGate(value string, c GateChange, is catalogue.Gate) string {
 	return strings.Join(pairs, ",")
 }
 
-// IsGateOn is what a gate is in a component: what its flag says, else its default. A gate that the minor does not know
-// any longer is on for good.
+// IsGateOn reports whether a gate is on in a component, by its flag or else by default. A gate that the minor does not
+// know any longer is on for good.
 func IsGateOn(flag, comp, gate string, minor int) bool {
 	if on, said := ParseGates(flag)[gate]; said {
 		return on

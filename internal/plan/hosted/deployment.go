@@ -210,7 +210,7 @@ func makeAPIServersExternal(d *draft.Draft) {
 			ID:    "external/" + component.KAS + "@" + where,
 			Phase: planstep.PhaseHandover,
 			Title: "make " + component.KAS + " of " + where + " external",
-			Why:   "takes the provider out of the API server (labels of persistent volumes); the " + component.CCM + " finds another one meanwhile",
+			Why:   "removes the provider from the API server (labels of persistent volumes); the " + component.CCM + " finds another one meanwhile",
 			Edits: externalEdits(c),
 		}))
 	}

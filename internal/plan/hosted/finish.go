@@ -58,7 +58,7 @@ func finishLeaderMigration(d *draft.Draft) {
 	verifyOwners(d, planstep.PhaseFinish, "verify/finished", draft.OwnedBy(component.CCM))
 }
 
-// removeProvider takes the in-tree provider out of the control plane.
+// removeProvider removes the in-tree provider from the control plane.
 func removeProvider(d *draft.Draft, m *v1.Component) {
 	d.Add(v1.Step{
 		ID:              "verify/owner",
@@ -95,7 +95,7 @@ func removeProvider(d *draft.Draft, m *v1.Component) {
 				ID:    "external/" + component.KAS + "@" + c.Manifest,
 				Phase: planstep.PhaseFinish,
 				Title: "make " + c.Manifest + " external",
-				Why:   "takes the provider out of the API server (labels of persistent volumes)",
+				Why:   "removes the provider from the API server (labels of persistent volumes)",
 				Edits: edits,
 			})
 			if c.Replicas == nil || *c.Replicas < 2 {
@@ -110,7 +110,7 @@ func removeProvider(d *draft.Draft, m *v1.Component) {
 	verifyOwners(d, planstep.PhaseFinish, "verify/finished", draft.OwnedBy(component.CCM))
 }
 
-// unregisterGates takes the in-tree volume plugins out, where the version has gates for that.
+// unregisterGates removes the in-tree volume plugins, where the version has gates for that.
 func unregisterGates(d *draft.Draft, m *v1.Component) []flagvalue.GateChange {
 	set := flagvalue.ParseGates(m.Flags[flagvalue.FlagFeatureGates])
 	var out []flagvalue.GateChange

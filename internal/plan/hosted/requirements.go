@@ -57,7 +57,7 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"%s runs with --leader-elect=false: nothing keeps an old pod from acting next to a new one; take the flag out first",
+				"%s runs with --leader-elect=false: nothing keeps an old pod from acting next to a new one; remove the flag first",
 				m.Manifest,
 			),
 		)

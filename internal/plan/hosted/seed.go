@@ -88,7 +88,7 @@ func enableLeaderMigration(d *draft.Draft, m *v1.Component) {
 	})
 }
 
-// switchLoopsOff takes the cloud loops out of the kube-controller-manager and has it proven.
+// switchLoopsOff removes the cloud loops from the kube-controller-manager and has it proven.
 func switchLoopsOff(d *draft.Draft, m *v1.Component) {
 	list := m.Flags["controllers"]
 	for _, l := range clusterview.CloudLoops {
@@ -97,7 +97,7 @@ func switchLoopsOff(d *draft.Draft, m *v1.Component) {
 	s := v1.Step{
 		ID:    "loops-off/" + component.KCM + "@" + m.Manifest,
 		Phase: planstep.PhaseHandover,
-		Title: "take the cloud loops out of " + m.Manifest + ", and wait until its old pods have ended",
+		Title: "remove the cloud loops from " + m.Manifest + ", and wait until its old pods have ended",
 		Why:   "with the last old pod the loops stop, and no manager runs them until the " + component.CCM + " does; the cloud provider stays for the volumes of machines that are not replaced yet",
 		Leases: []string{
 			component.KCM,

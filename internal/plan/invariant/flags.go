@@ -266,7 +266,7 @@ func oneAllocator(r *planView) error {
 			r.original(s, "controllers"),
 			clusterview.NodeIPAM,
 		):
-			return fmt.Errorf("step %s takes node IPAM out of %s, and no other manager runs it", s.ID, component.KCM)
+			return fmt.Errorf("step %s removes node IPAM from %s, and no other manager runs it", s.ID, component.KCM)
 		}
 	}
 	return nil

@@ -273,7 +273,7 @@ func csiOrder(r *planView) error {
 	return nil
 }
 
-// learnsLater is a step after i that switches a gate on in the control plane. The one that takes the plugin out repeats
+// learnsLater is a step after i that switches a gate on in the control plane. The one that removes the plugin repeats
 // what came before it.
 func (r *planView) learnsLater(gate string, i int) string {
 	for _, s := range r.Steps[i:] {
@@ -343,13 +343,13 @@ func pluginStays(r *planView) error {
 			return fmt.Errorf("%s takes --%s away that --%s needs", s.ID, flagvalue.FlagCloudConfig, flagvalue.FlagVolumePlugin)
 		}
 		if i < last && (ok && plugin.Op == v1.EditUnsetFlag || r.unregistersNow(s)) {
-			return fmt.Errorf("%s takes the in-tree plugin out before %s", s.ID, r.Steps[last].ID)
+			return fmt.Errorf("%s removes the in-tree plugin before %s", s.ID, r.Steps[last].ID)
 		}
 	}
 	return nil
 }
 
-// unregistersNow reports whether a step takes an in-tree plugin out that was there.
+// unregistersNow reports whether a step removes an in-tree plugin that was there.
 func (r *planView) unregistersNow(s v1.Step) bool {
 	e, ok := planstep.LastEdit(s, flagvalue.FlagFeatureGates)
 	return ok && unregistersPlugin(e.Value) && !unregistersPlugin(r.original(s, flagvalue.FlagFeatureGates))

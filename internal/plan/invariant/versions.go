@@ -179,7 +179,7 @@ func startsUpgraded(r *planView) error {
 	return nil
 }
 
-// applyFlags carries edits out on flags; nil flags stay.
+// applyFlags applies edits to flags; nil flags stay.
 func applyFlags(flags map[string]string, edits []v1.Edit) {
 	for _, e := range edits {
 		switch {

@@ -118,7 +118,7 @@ func changedFlags(d *draft.Draft, h v1.Host, name string) []string {
 	return slices.Sorted(maps.Keys(changed))
 }
 
-// volumeEdits takes the mounts of a file out of a component's extraVolumes. Their names are in the text alone.
+// volumeEdits removes the mounts of a file from a component's extraVolumes. Their names are in the text alone.
 func volumeEdits(name, file string, k *v1.KubeadmConfig) []v1.Edit {
 	if !slices.Contains(k.ExtraVolumes[Sections[name]], file) {
 		return nil
@@ -146,7 +146,7 @@ func volumeEdits(name, file string, k *v1.KubeadmConfig) []v1.Edit {
 	return edits
 }
 
-// updateKubeletDefaults takes the gates that keep in-tree code in the kubelets out of what joining kubelets get, and
+// updateKubeletDefaults removes the gates that keep in-tree code in the kubelets from what joining kubelets get, and
 // switches volumes over to CSI there.
 func updateKubeletDefaults(b *draft.Draft) {
 	d := b.Snapshot.KubeletDefaults

@@ -111,7 +111,7 @@ func noteLeftGates(d *draft.Draft, h v1.Host, s v1.Step) {
 		if on, said := h.Kubelet.Config.FeatureGates[g]; said && !on && !taken {
 			d.Note(
 				fmt.Sprintf(
-					"to do by hand before Kubernetes 1.31: take %s=false out of featureGates in %s on every host; a kubelet of 1.31 does not start with it",
+					"to do by hand before Kubernetes 1.31: remove %s=false from featureGates in %s on every host; a kubelet of 1.31 does not start with it",
 					g,
 					gateFile(h.Kubelet.Config, g),
 				),

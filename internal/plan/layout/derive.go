@@ -22,13 +22,13 @@ const (
 	DeriveCloudConfig = "cloud-config"
 	// DeriveKubeconfig makes the CCM's kubeconfig from the KCM's (server, CA); it names CCMToken.
 	DeriveKubeconfig = "ccm-token-kubeconfig"
-	// DeriveToken asks for a token of the CCM's account that lasts a year, DeriveRenewingToken for a shorter one that the
-	// manager renews by itself.
+	// DeriveToken asks for a token of the CCM's account that lasts a year, DeriveRenewingToken for a shorter one that
+	// the manager renews by itself.
 	DeriveToken         = "ccm-token"
 	DeriveRenewingToken = "ccm-renewing-token"
 	// DeriveSeedKubeconfig and DeriveSeedCloudConfig do the same in the namespace of a seed, in Secrets, from what the
-	// kube-controller-manager's Deployment mounts there. DeriveSeedManager gives the cloud-controller-manager's Deployment
-	// the environment, volumes and nodes of the kube-controller-manager's.
+	// kube-controller-manager's Deployment mounts there. DeriveSeedManager gives the cloud-controller-manager's
+	// Deployment the environment, volumes and nodes of the kube-controller-manager's.
 	DeriveSeedKubeconfig  = "seed-token-kubeconfig"
 	DeriveSeedCloudConfig = "seed-cloud-config"
 	DeriveSeedManager     = "seed-manager"
@@ -40,11 +40,11 @@ const (
 	// cloud-controller-manager's Deployment. Its source is what the kube-controller-manager's mounts: a ConfigMap, a
 	// Secret, or a file of its hosts.
 	DeriveDeployedCloudConfig = "deployed-cloud-config"
-	// DeriveCredentialConfig adds the provider of the step's content to the CredentialProviderConfig of a kubelet, which
-	// is both source and target.
+	// DeriveCredentialConfig adds the provider of the step's content to the CredentialProviderConfig of a kubelet,
+	// which is both source and target.
 	DeriveCredentialConfig = "credential-provider-config"
 )
 
-// DeriveKubeadm is the derivation of StepPatchObject that carries the step's edits out in kubeadm's
+// DeriveKubeadm is the derivation of StepPatchObject that applies the step's edits to kubeadm's
 // ClusterConfiguration, for the step's component.
 const DeriveKubeadm = "kubeadm-config"

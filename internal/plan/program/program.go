@@ -31,11 +31,11 @@ type Program struct {
 	Minor int
 	// Command is the program in the image; empty where the image starts it by itself, from a path that is not known.
 	Command string
-	// LeaderMigration reports whether it looks at --enable-leader-migration; one that takes the flag and does not look at
-	// it makes two owners.
+	// LeaderMigration reports whether it looks at --enable-leader-migration; one that takes the flag and does not look
+	// at it makes two owners.
 	LeaderMigration bool
 	// IPAMName is what it calls its node IPAM controller; empty when it has none. ipamOn reports whether it runs unless
-	// --controllers takes it out.
+	// --controllers removes it.
 	IPAMName string
 	IPAMOn   bool
 	// ReadyPath is what a readiness probe asks for; empty for none.

@@ -394,7 +394,7 @@ func (r *replacement) awaitFinish() {
 			Component: component.CCM,
 			Flags:     map[string]string{"enable-leader-migration": "", "leader-migration-config": ""},
 			Instructions: []string{
-				"in a rolling manner, on each control-plane node: take --enable-leader-migration and --leader-migration-config and the mount of " + layout.CCMMigration + " out of " + layout.CCMManifest,
+				"in a rolling manner, on each control-plane node: remove --enable-leader-migration and --leader-migration-config and the mount of " + layout.CCMMigration + " from " + layout.CCMManifest,
 				"then remove " + layout.CCMMigration,
 			},
 		},

@@ -102,7 +102,7 @@ func (r *rollback) planReplaced() error {
 				Version:   fmt.Sprintf("1.%d", from),
 				Flags:     map[string]string{"cloud-provider": r.provider(), "enable-leader-migration": ""},
 				Instructions: []string{
-					"in a rolling manner, on each control-plane node: take --enable-leader-migration and --leader-migration-config out of " + component.KCM,
+					"in a rolling manner, on each control-plane node: remove --enable-leader-migration and --leader-migration-config from " + component.KCM,
 				},
 			},
 			"the lease and its rights go next",

@@ -274,7 +274,7 @@ func (v *versionChange) noteChange(format string, args ...any) {
 	v.draft.Note("changed by the new version: " + fmt.Sprintf(format, args...))
 }
 
-// dropFlags takes out the flags that the new version does not know. One that nothing is known of is refused: the
+// dropFlags removes the flags that the new version does not know. One that nothing is known of is refused: the
 // component would not start.
 func (v *versionChange) dropFlags() {
 	for _, flag := range slices.Sorted(maps.Keys(v.flags)) {
@@ -293,7 +293,7 @@ func (v *versionChange) dropFlags() {
 			)
 		case !known:
 			v.addRefusal(
-				"it does not know --%s, and what takes its place is not known here: take it out of the manifests first",
+				"it does not know --%s, and what takes its place is not known here: remove it from the manifests first",
 				flag,
 			)
 		case end.Refused != "":
@@ -310,7 +310,7 @@ func (v *versionChange) dropFlags() {
 	}
 }
 
-// dropGates takes out the gates that the new version does not take.
+// dropGates removes the gates that the new version does not accept.
 func (v *versionChange) dropGates() {
 	value := v.flags[flagvalue.FlagFeatureGates]
 	var keep []string
@@ -340,7 +340,7 @@ func (v *versionChange) keepsGate(name string, on bool) bool {
 		v.noteChange("%s loses the gate %s=%v: it is %v for good", v.c.Name, name, on, is.Default)
 	case !was.Known:
 		v.addRefusal(
-			"the feature gate %s is not known here, neither in 1.%d nor in 1.%d: take it out of --feature-gates first",
+			"the feature gate %s is not known here, neither in 1.%d nor in 1.%d: remove it from --feature-gates first",
 			name,
 			v.from,
 			v.draft.Upgrade.Minor,
@@ -358,7 +358,7 @@ func (v *versionChange) keepsGate(name string, on bool) bool {
 	return false
 }
 
-// dropPlugins takes out the admission plugins that the new version no longer has.
+// dropPlugins removes the admission plugins that the new version no longer has.
 func (v *versionChange) dropPlugins() {
 	for _, flag := range []string{"enable-admission-plugins", "disable-admission-plugins"} {
 		value := v.flags[flag]

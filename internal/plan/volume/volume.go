@@ -208,7 +208,7 @@ func CSIGates(d *draft.Draft) []flagvalue.GateChange {
 	return out
 }
 
-// unregisterGates takes the in-tree plugins out, once no kubelet mounts a volume with them. In 1.20 the gates were
+// unregisterGates removes the in-tree plugins, once no kubelet mounts a volume with them. In 1.20 the gates were
 // called otherwise.
 func unregisterGates(d *draft.Draft) []flagvalue.GateChange {
 	var out []flagvalue.GateChange
@@ -252,7 +252,7 @@ func SwitchSchedulers(d *draft.Draft) {
 	}
 }
 
-// DropPlugins takes the provider out of the kube-controller-managers when no kubelet needs its volumes attached in-tree
+// DropPlugins removes the provider from the kube-controller-managers when no kubelet needs its volumes attached in-tree
 // any longer.
 func DropPlugins(d *draft.Draft) {
 	if !d.Volumes.CSI || len(unmigratedNodes(d)) > 0 {
@@ -287,7 +287,7 @@ func DropPlugins(d *draft.Draft) {
 		d.Add(d.EditComponent(h, m, v1.Step{
 			ID:         "volumes/" + component.KCM + "@" + h.Name,
 			Phase:      planstep.PhaseVolumesDone,
-			Title:      "take the in-tree volume plugins out of " + component.KCM + " on " + h.Name,
+			Title:      "remove the in-tree volume plugins from " + component.KCM + " on " + h.Name,
 			Why:        "the last kubelet has left its volumes to CSI; nothing needs the provider here any longer",
 			Leases:     leases,
 			Successors: successors,

@@ -31,14 +31,14 @@ func HasControlPlaneRole(labels map[string]string) bool {
 	return false
 }
 
-// isProven is the rule for which hosts may get what only the control plane has: those whose Node is labelled as control
-// plane. Of a host that has no Node, the user's flag counts, and hosts that are reached as Nodes were not named by a
-// flag. What a host's own files say is the word of its root, also which Node it is.
+// isProven reports whether a host may get what only the control plane has: its Node is labelled as control plane. Of a
+// host that has no Node, the user's flag counts. Hosts that are reached as Nodes were not named by a flag. What a
+// host's own files say is the word of its root, also which Node it is.
 func isProven(isNode, isLabelled, hostsAreNodes bool) bool {
 	return isLabelled || !isNode && !hostsAreNodes
 }
 
-// Verdict is whether a host may get what only the control plane has.
+// Verdict says whether a host may get what only the control plane has.
 type Verdict struct {
 	// Why not, and what to do; empty where it may.
 	Why string

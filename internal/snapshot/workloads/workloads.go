@@ -181,7 +181,7 @@ func containerOf(c *corev1.Container) v1.Container {
 	return out
 }
 
-// withoutUser takes the user out of a proxy's address, also where it has no scheme.
+// withoutUser removes the user from a proxy's address, also where it has no scheme.
 func withoutUser(name, value string) string {
 	if strings.HasSuffix(strings.ToLower(name), "_proxy") && !strings.EqualFold(name, "no_proxy") {
 		return mask.Proxy(value)

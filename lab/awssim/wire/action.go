@@ -22,7 +22,7 @@ type Action struct {
 	Errors []string
 	// Note says where this differs from what one would guess; for the reference page.
 	Note string
-	// Do carries the action out and returns the children of the answer's root (or Result) element. Errors are *Error. It
+	// Do executes the action and returns the children of the answer's root (or Result) element. Errors are *Error. It
 	// changes nothing when it returns an error.
 	Do func(*Call) ([]Node, error)
 }

@@ -29,7 +29,8 @@ type settings struct {
 	bench.Options
 	out  string
 	keep bool
-	// page is a page of the documentation that gets the results, between the marks of a make target; commit is what was measured.
+	// page is a page of the documentation that gets the results, between the marks of a make target; commit is what was
+	// measured.
 	page, target, commit string
 }
 

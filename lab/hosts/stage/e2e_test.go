@@ -332,8 +332,9 @@ func must(t *testing.T, s *Stage, args ...string) trial.Result {
 // judged runs f under the stage's own recorder, and fails the test on two owners and on a gap that is too long.
 func judged(t *testing.T, s *Stage, back bool, f func()) {
 	t.Helper()
-	w := s.Watch(t.Context())
+	w, still := s.Watch(t.Context()), WatchStandstills(t.Context())
 	f()
+	still.Stop()
 	j, err := w.Judge()
 	if err != nil {
 		t.Fatal(err)
@@ -343,8 +344,13 @@ func judged(t *testing.T, s *Stage, back bool, f func()) {
 	}
 	for _, g := range j.Gaps {
 		t.Logf("gap of %-20s %6.2fs  %s -> %s (%s)", g.Loop, g.Seconds, g.From, g.To, g.Cause)
-		if most := limit(g, back); g.Seconds > most {
-			t.Errorf("no manager ran %s for %.2f s, more than %.0f", g.Loop, g.Seconds, most)
+		seconds := g.Seconds
+		if stood := still.During(g); stood > 0 {
+			seconds -= stood.Seconds()
+			t.Logf("for %s of this gap the whole machine stood still", stood)
+		}
+		if most := limit(g, back); seconds > most {
+			t.Errorf("no manager ran %s for %.2f s, more than %.0f", g.Loop, seconds, most)
 		}
 	}
 }

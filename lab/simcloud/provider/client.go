@@ -27,7 +27,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%d %s)", e.Operation, e.Message, e.Code, http.StatusText(e.Code))
 }
 
-// HTTPStatusCode lets metrics and call budgets tell throttling from refusal and failure.
+// HTTPStatusCode lets metrics and the call rate tell throttling from refusal and failure.
 func (e *Error) HTTPStatusCode() int { return e.Code }
 
 // client makes calls.
@@ -39,7 +39,8 @@ type client struct {
 
 func newClient(config Config) *client {
 	pool := &http.Transport{
-		// Nothing here limits concurrency: that is what is measured. Connections are kept, so that a call costs no handshake.
+		// Nothing here limits concurrency: that is what is measured. Connections are kept, so that a call costs no
+		// handshake.
 		MaxIdleConnsPerHost: 1000, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: 5 * time.Minute,
 	}
 	return &client{

@@ -25,7 +25,7 @@ type computing struct{ *ec2.Client }
 var _ iface.EC2 = (*computing)(nil)
 
 // IncompleteError is that a successful answer of EC2 lacks instances that were asked for by ID. The provider reads that
-// as their end, and takes them out of load balancers. EC2 refuses requests with IDs that it does not know, so that it
+// as their end, and removes them from load balancers. EC2 refuses requests with IDs that it does not know, so that it
 // says nothing about them.
 type IncompleteError struct{ Missing []string }
 

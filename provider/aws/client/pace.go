@@ -39,7 +39,8 @@ var _ aws.RetryerV2 = (*pace)(nil)
 
 func newPace() *pace { return &pace{RetryerV2: retry.NewStandard(), lanes: map[string]*pacer{}} }
 
-// IsErrorRetryable is false for refusals of the fence: whatever is left to do is the next leader's business.
+// IsErrorRetryable reports whether a call may be tried again. After a refusal of the fence it may not: whatever is left
+// to do is the next leader's business.
 func (p *pace) IsErrorRetryable(err error) bool {
 	return !errors.Is(err, election.ErrFenced) && p.RetryerV2.IsErrorRetryable(err)
 }

@@ -150,7 +150,7 @@ func (a *Account) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.Lo
 			return out, translate("elasticloadbalancing:DescribeTargetHealth", err)
 		}
 		for _, h := range health.TargetHealthDescriptions {
-			// A target that is draining has been taken out already.
+			// A target that is draining has been removed already.
 			if h.Target != nil && (h.TargetHealth == nil || h.TargetHealth.State != elbv2types.TargetHealthStateEnumDraining) {
 				out.Members = append(out.Members, aws.ToString(h.Target.Id))
 			}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,12 +34,37 @@ func Open(ctx context.Context, cloudConfig []byte, nodes []v1.Node) (*preview.So
 		)
 	}
 	var calls atomic.Int64
-	made, err := aws.Open(ctx, complete(cloudConfig, nodes), aws.Options{HTTPClient: counting(&calls)})
+	made, err := aws.Open(ctx, complete(cloudConfig, nodes), aws.Options{
+		HTTPClient: counting(&calls), Away: true, Instances: someInstances(nodes),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("opening provider aws: %w", err)
 	}
 	made.UseFences() // none: a request that changes something is not sent
 	return &preview.Source{Interface: made, Calls: calls.Load}, nil
+}
+
+// maxInstances is of how many nodes the tags are read that name the cluster.
+const maxInstances = 20
+
+// someInstances are the IDs of instances of the cluster, those of the control plane first. From the tags of such a one
+// the new manager takes the cluster ID.
+func someInstances(nodes []v1.Node) []string {
+	var plane, others []string
+	for _, n := range nodes {
+		id := n.ProviderID[strings.LastIndex(n.ProviderID, "/")+1:]
+		if !strings.HasPrefix(id, "i-") {
+			continue
+		}
+		_, isMaster := n.Labels["node-role.kubernetes.io/master"]
+		if _, isPlane := n.Labels["node-role.kubernetes.io/control-plane"]; isPlane || isMaster {
+			plane = append(plane, id)
+		} else {
+			others = append(others, id)
+		}
+	}
+	all := slices.Concat(plane, others)
+	return all[:min(len(all), maxInstances)]
 }
 
 const requestTimeout = 20 * time.Second

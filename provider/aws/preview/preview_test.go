@@ -29,7 +29,7 @@ func TestPreviewOfAWS(t *testing.T) {
 		w.Header().Set("Content-Type", "text/xml")
 		switch action {
 		case "DescribeInstances":
-			if isAsked(r.Form, unknownID) { // EC2 refuses the whole request, and names what it does not know
+			if isAsked(r.Form, unknownID) && r.Form.Get("Filter.1.Name") == "" { // EC2 refuses the whole request, and names what it does not know
 				w.WriteHeader(http.StatusBadRequest)
 				fmt.Fprintf(
 					w,
@@ -56,6 +56,8 @@ func TestPreviewOfAWS(t *testing.T) {
 		"AWS_CONFIG_FILE":             "/nonexistent",
 		"AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
 		"HTTP_PROXY":                  "",
+		// No metadata service answers: this machine is no instance.
+		"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1",
 		"http_proxy":                  "",
 	} {
 		t.Setenv(name, value)
@@ -102,6 +104,31 @@ func TestPreviewOfAWS(t *testing.T) {
 	if total > 5 || got.Calls != total {
 		t.Errorf("%d calls (%v), of which the preview tells %d", total, asked, got.Calls)
 	}
+	// Most in-tree clusters have no cluster ID in their cloud config: the manager takes it from the tags of its instance.
+	untold, err := Open(t.Context(), []byte(strings.Replace(config, "KubernetesClusterID = lab\n", "", 1)), nodes)
+	if err != nil {
+		t.Fatalf("without a cluster ID: %v", err)
+	}
+	if got := untold.Preview(t.Context(), nodes[1:3]); got.Error != "" || len(got.Nodes) != 2 || !got.Nodes[0].Found || !got.Nodes[1].Found {
+		t.Errorf("without a cluster ID: %+v", got)
+	}
+}
+
+func TestTheControlPlanesInstancesComeFirst(t *testing.T) {
+	var nodes []v1.Node
+	for i := range 30 {
+		nodes = append(nodes, v1.Node{ProviderID: fmt.Sprintf("aws:///eu-west-1a/i-%017x", i)})
+	}
+	nodes[28].Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	nodes[29].Labels = map[string]string{"node-role.kubernetes.io/master": ""}
+	nodes[0].ProviderID, nodes[1].ProviderID = "", "kwok://node-1"
+	got := someInstances(nodes)
+	if len(got) != maxInstances || got[0] != "i-0000000000000001c" || got[1] != "i-0000000000000001d" || got[2] != "i-00000000000000002" {
+		t.Errorf("got %q", got)
+	}
+	if got := someInstances(nil); len(got) != 0 {
+		t.Errorf("of no nodes: %q", got)
+	}
 }
 
 // unknownID is the first of the IDs, which EC2 does not know.
@@ -127,6 +154,7 @@ func instances(form url.Values) string {
 		b.WriteString(
 			"<item><instancesSet><item><instanceId>" + id + "</instanceId><instanceType>m5.large</instanceType><instanceState><code>16</code><name>running</name></instanceState>" +
 				"<privateDnsName>ip-10-0-0-7.eu-west-1.compute.internal</privateDnsName><placement><availabilityZone>eu-west-1a</availabilityZone></placement>" +
+				"<tagSet><item><key>kubernetes.io/cluster/lab</key><value>owned</value></item></tagSet>" +
 				"<networkInterfaceSet><item><status>in-use</status><attachment><deviceIndex>0</deviceIndex></attachment><privateIpAddressesSet><item><privateIpAddress>10.0.0.7</privateIpAddress></item></privateIpAddressesSet></item></networkInterfaceSet></item></instancesSet></item>",
 		)
 	}

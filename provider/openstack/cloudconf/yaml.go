@@ -44,7 +44,7 @@ type cloudEntry struct {
 	Verify       *bool  `yaml:"verify"`
 }
 
-// fillFromClouds takes what the cloud config leaves out from clouds.yaml. The cloud config goes first.
+// fillFromClouds reads from clouds.yaml what the cloud config leaves out. The cloud config goes first.
 func fillFromClouds(g *Global) error {
 	path, data, err := readClouds(g.CloudsFile)
 	if err != nil {

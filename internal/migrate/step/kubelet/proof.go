@@ -28,7 +28,8 @@ import (
 type life struct {
 	pid   int
 	ticks uint64
-	// renewed is when the node's lease was renewed last, heartbeat when the node's kubelet said last what state it is in.
+	// renewed is when the node's lease was renewed last, heartbeat when the node's kubelet said last what state it is
+	// in.
 	renewed   time.Time
 	heartbeat metav1.Time
 }
@@ -223,7 +224,7 @@ func sortedEdits(edits map[string]v1.Edit) []string {
 	return out
 }
 
-// isSameValue compares gates without their order, and paths as sameFlags does.
+// isSameValue reports whether two values mean the same: gates without their order, and paths as sameFlags has them.
 func isSameValue(flag, want, have string) bool {
 	if flag != "feature-gates" {
 		return want == have || staticpod.SamePaths(want, have)

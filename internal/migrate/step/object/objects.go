@@ -214,7 +214,8 @@ func DecodeObject(s v1.Step) (*unstructured.Unstructured, error) {
 	return &o, nil
 }
 
-// isSameObject compares what matters for a migration; the API server's defaults (apiGroup of a subject) do not.
+// isSameObject reports whether two objects have in common what matters for a migration. The API server's defaults (such
+// as apiGroup of a subject) do not.
 func isSameObject(want, live *unstructured.Unstructured) bool {
 	for _, field := range compared {
 		if !equality.Semantic.DeepEqual(plain(want.Object[field]), plain(live.Object[field])) {

@@ -13,7 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 )
 
-// apply carries a step's edits out on the files of its unit and returns those that change. A flag that is new goes into
+// apply applies a step's edits to the files of its unit and returns those that change. A flag that is new goes into
 // the step's own file, of which there is a backup.
 func (x Unit) apply(ctx context.Context, s v1.Step) (map[string][]byte, error) {
 	u, err := x.readUnit(ctx, s)

@@ -24,7 +24,7 @@ func flagEdits(edits []v1.Edit) []v1.Edit {
 	return out
 }
 
-// applyMounts carries the edits out that change what the component's container mounts.
+// applyMounts applies the edits that change what the component's container mounts.
 func applyMounts(o *unstructured.Unstructured, container map[string]any, edits []v1.Edit) error {
 	for _, e := range edits {
 		if e.Op != opMountConfigMap && e.Op != opUnmount {

@@ -33,8 +33,8 @@ type WorkloadBefore struct {
 	Replicas *int64 `json:"replicas,omitempty"`
 	// Back takes the change of the command line of the component's container back; nil where there was none.
 	Back *CommandBack `json:"back,omitempty"`
-	// Command and Args are the whole command line, in journals of versions that kept it. Edited is set in those alone. So
-	// such a version does not replace a command line that it does not find.
+	// Command and Args are the whole command line, in journals of versions that kept it. Edited is set in those alone.
+	// So such a version does not replace a command line that it does not find.
 	Command []string `json:"command,omitempty"`
 	Args    []string `json:"args,omitempty"`
 	Edited  bool     `json:"edited,omitempty"`
@@ -327,7 +327,7 @@ func (x Workload) Next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 	return next, nil
 }
 
-// edited carries the edits of a step out on a container, or takes those back that a record tells of. The mounts are
+// edited applies the edits of a step to a container, or takes those back that a record tells of. The mounts are
 // changed in place, command and arguments are returned.
 func (x Workload) edited(
 	o *unstructured.Unstructured,

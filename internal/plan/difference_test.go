@@ -43,7 +43,7 @@ func TestAPlanIsMadeAgainAndCompared(t *testing.T) {
 			if err := yaml.UnmarshalStrict(data, &read); err != nil {
 				t.Fatal(err)
 			}
-			_, have, err := Unlike(&read, s)
+			_, have, err := FindDifferences(&read, s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestAPlanIsMadeAgainAndCompared(t *testing.T) {
 func TestWhatChangesByItselfMakesNoOtherPlan(t *testing.T) {
 	p, s := base(t, "lab")
 	owned := ownedBy(s, "cp-3")
-	if _, have, err := Unlike(p, owned); err != nil || len(have) > 0 {
+	if _, have, err := FindDifferences(p, owned); err != nil || len(have) > 0 {
 		t.Errorf("with another owner: %v, %v", have, err)
 	}
 	p, s = base(t, "openstack-1.20")
@@ -84,10 +84,10 @@ func TestWhatChangesByItselfMakesNoOtherPlan(t *testing.T) {
 		}
 		return &out
 	}
-	if _, have, err := Unlike(p, with(drains(true), nil)); err != nil || len(have) > 0 {
+	if _, have, err := FindDifferences(p, with(drains(true), nil)); err != nil || len(have) > 0 {
 		t.Errorf("with a node whose volume has gone: %v, %v", have, err)
 	}
-	if _, have, err := Unlike(
+	if _, have, err := FindDifferences(
 		p,
 		with(drains(false), []string{"kubernetes.io/cinder/new"}),
 	); err != nil ||

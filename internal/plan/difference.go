@@ -12,14 +12,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
-// Unlike makes a plan again, of the cluster as it is now and with the options of the plan. It says in which steps and
-// fields the plan differs from what is made: nil when it does not. Plans are deterministic, so whatever differs was
-// changed in the plan, or has changed in the cluster. An error says that no plan can be made.
+// FindDifferences makes a plan again, of the cluster as it is now and with the options of the plan. It says in which
+// steps and fields the plan differs from what is made: nil when it does not. Plans are deterministic, so whatever
+// differs was changed in the plan, or has changed in the cluster. An error says that no plan can be made.
 //
 // Two things may have changed since without making another plan of it. One is which host owns the loops, since the
 // engine asks that again. The other is which nodes have volumes of the in-tree plugins mounted, as long as the plan
 // drains all of them.
-func Unlike(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string, err error) {
+func FindDifferences(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string, err error) {
 	drained := withDrains(p, snap)
 	if made, err = Make(drained, p.Options, nil, time.Time{}); err != nil {
 		return nil, nil, err
@@ -44,9 +44,9 @@ func Unlike(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string,
 	return made, differences, nil
 }
 
-// UnlikeRollback makes the rollback that stands in a journal again, of the plan and the records in it. It says in which
-// steps and fields the stored one differs from what is made. Words for readers may differ.
-func UnlikeRollback(doc *v1.Journal, snap *v1.Snapshot) ([]string, error) {
+// FindRollbackDifferences makes the rollback that stands in a journal again, of the plan and the records in it. It says
+// in which steps and fields the stored one differs from what is made. Words for readers may differ.
+func FindRollbackDifferences(doc *v1.Journal, snap *v1.Snapshot) ([]string, error) {
 	stored := *doc.Rollback
 	made, err := rollbackAgain(doc, snap)
 	if err != nil {
@@ -75,7 +75,7 @@ func Reworded(p *v1.Plan, before *v1.Snapshot) *v1.Plan {
 	if before == nil {
 		return reworded(p, nil)
 	}
-	made, _, err := Unlike(p, before)
+	made, _, err := FindDifferences(p, before)
 	if err != nil {
 		made = nil
 	}

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 // TestTheOperatorIsNoAdministratorOfTheSeed: of the whole seed it may read which Clusters there are, and no Secret. What a
 // control plane takes is bound by an administrator, in the namespaces of clusters alone (transplant fleet rights).
 func TestTheOperatorIsNoAdministratorOfTheSeed(t *testing.T) {
-	data, err := os.ReadFile("../../deploy/operator/rbac.yaml")
+	data, err := os.ReadFile("../../../deploy/operator/rbac.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestTheOperatorHasNoRightInAControlPlaneThatItsCodeDoesNotUse(t *testing.T)
 		"core/secrets get,create", "core/secrets update,delete of cloud-controller-manager-kubeconfig,cloud-controller-manager-cloud-config",
 	}
 	slices.Sort(want)
-	for _, file := range []string{"../../deploy/operator/rbac.yaml", "../../deploy/charts/transplant-operator/templates/rbac.yaml"} {
+	for _, file := range []string{"../../../deploy/operator/rbac.yaml", "../../../deploy/charts/transplant-operator/templates/rbac.yaml"} {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

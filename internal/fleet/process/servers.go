@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -31,7 +31,8 @@ const (
 	shutdownTimeout = 5 * time.Second
 	// readTimeout bounds a request for metrics or health. It has no body.
 	readTimeout = 10 * time.Second
-	// writeTimeout is how long such a request may take to the end of its answer. A client that does not read is cut off.
+	// writeTimeout is how long such a request may take to the end of its answer. A client that does not read is cut
+	// off.
 	writeTimeout = 10 * time.Second
 	// maxHeader bounds, in bytes, the header of a request: each key of it takes many times its bytes.
 	maxHeader = 16 << 10
@@ -243,7 +244,7 @@ func (p *process) page(ctx context.Context, l net.Listener, held certificates) (
 		Kube:          p.kube,
 		Config:        p.base,
 		EnableActions: p.enableActions,
-		ToolVersion:   toolVersion(),
+		ToolVersion:   p.version,
 		Log:           p.log,
 		Seed:          v1.Cluster{Server: p.base.Host},
 		Plane: func(ctx context.Context, o view.Object) (web.Plane, error) {

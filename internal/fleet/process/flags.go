@@ -1,11 +1,10 @@
-package main
+package process
 
 import (
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 
 // flags are what the process is told.
 type flags struct {
+	version                         string
 	kubeconfig, namespace, identity string
 
 	maxParallel, maxParallelMachines, workers, looks, openClusters int
@@ -368,14 +368,4 @@ func isLoopback(address string) bool {
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-func toolVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "devel"
 }

@@ -1,4 +1,6 @@
-package main
+// Package process decides how the operator of a fleet runs as a process. It has its flags, its clients with their
+// limits, and its election. It also decides what each replica serves.
+package process
 
 import (
 	"context"
@@ -41,17 +43,17 @@ type process struct {
 	base    *rest.Config // counted, without a fence: for what every replica does
 	kube    kubernetes.Interface
 	dynamic dynamic.Interface
-	// datacenters are what migrations know of the seeds' datacenters. The webhooks look for themselves: those who send
-	// reviews could else have every look of the operator fail.
+	// datacenters are what migrations know of the seeds' datacenters. The webhooks keep their own, so that a flood of
+	// reviews cannot make the operator's reads fail.
 	datacenters *admission.Datacenters
 	metrics     *operator.Metrics
 	elector     *election.Elector
 	operator    *operator.Operator
 	hosted      *operator.Hosted
 	users       *userclusters.Pool
-	// looker reads control planes for the page, on every replica. Some of its requests (which rights it has, a token for
-	// gauges) count as writes for a fence. It changes nothing, and its connections are its own, since those of a cluster
-	// that needs nothing are closed.
+	// looker reads control planes for the page, on every replica, and changes nothing. It has no fence, which would
+	// take some of its requests for writes: those for its rights and for a token for gauges. It has its own
+	// connections, because the operator closes those of a cluster that needs nothing.
 	looker *operator.Hosted
 	// led is closed when what was begun under the lease has ended.
 	led chan struct{}
@@ -115,7 +117,7 @@ func (p *process) connect() error {
 	if err != nil {
 		return fmt.Errorf("reading how to reach the seed: %w", err)
 	}
-	config.QPS, config.Burst, config.UserAgent = p.qps, p.burst, "transplant-operator/"+toolVersion()
+	config.QPS, config.Burst, config.UserAgent = p.qps, p.burst, "transplant-operator/"+p.version
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return p.metrics.Counting("seed", next) })
 	p.base = config
 	p.kube, err = kubernetes.NewForConfig(config)
@@ -129,7 +131,8 @@ func (p *process) connect() error {
 	return nil
 }
 
-// elect prepares the election.
+// elect prepares the election. What acts under the lease is the operator, which assemble makes before any replica
+// contends.
 func (p *process) elect() error {
 	if p.identity == "" {
 		host, err := os.Hostname()
@@ -139,7 +142,7 @@ func (p *process) elect() error {
 		p.identity = host + "_" + string(uuid.NewUUID())
 	}
 	leases := rest.CopyConfig(p.base)
-	leases.QPS, leases.Burst, leases.Timeout = 10, 20, 0 // a budget that nothing else can use up
+	leases.QPS, leases.Burst, leases.Timeout = 10, 20, 0 // a rate that nothing else can use up
 	client, err := kubernetes.NewForConfig(leases)
 	if err != nil {
 		return fmt.Errorf("making the client of leases: %w", err)
@@ -197,12 +200,12 @@ func (p *process) assemble() (endEvents func(), err error) {
 		Users:        p.users,
 		Holder:       holders + p.identity,
 		HolderPrefix: holders,
-		ToolVersion:  toolVersion(),
+		ToolVersion:  p.version,
 		Images:       p.images,
 	}
 	p.looker = &operator.Hosted{
 		Seed:        hosted.Clients{Kube: p.kube, Dynamic: p.dynamic},
-		ToolVersion: toolVersion(),
+		ToolVersion: p.version,
 		Images:      p.images,
 		Users: userclusters.New(
 			userclusters.Options{
@@ -217,7 +220,7 @@ func (p *process) assemble() (endEvents func(), err error) {
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(events.Sink(kube.CoreV1()))
 	limits := p.limits
-	limits.Version = toolVersion()
+	limits.Version = p.version
 	fleetRules := p.rules()
 	p.operator, err = operator.New(operator.Options{
 		Kube:                kube,
