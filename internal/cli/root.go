@@ -35,6 +35,7 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 	defer c.Session.Abort(nil)
 	defer c.Close(ctx)
 	root := rootOf(c, calledAs(os.Args[0])) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
+	refuseUnknownShells(root)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), client.ErrAborted) {
@@ -87,8 +88,8 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   programName,
 		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
-		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager,\n" +
-			"and proves it: a report says whether two managers acted at the same time, and for how long none did.",
+		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager.\n" +
+			"A report says whether two managers acted at the same time, and for how long none did.",
 		Example: "  transplant check\n" +
 			"  transplant plan --out plan.yaml\n" +
 			"  transplant apply plan.yaml\n" +
@@ -154,7 +155,6 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		}
 		root.AddCommand(cmd.cmd)
 	}
-	refuseUnknownShells(root)
 	for _, cmd := range root.Commands() {
 		for _, each := range append(cmd.Commands(), cmd) {
 			console.ExplainArguments(each)
@@ -174,6 +174,7 @@ func refuseUnknownShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil && completion != root {
 		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		console.ExplainArguments(completion)
 	}
 }
 

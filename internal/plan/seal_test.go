@@ -20,7 +20,8 @@ import (
 
 // unsealed are the fields that Seal leaves out: words for readers, and who made the plan when.
 var unsealed = []string{
-	".Created", ".Effects", ".Facts.Detail", ".Findings.AcceptedAt", ".Findings.AcceptedBy", ".Findings.Category", ".Findings.DependsOn", ".Findings.Expected",
+	".Created", ".Effects", ".Facts.Detail", ".Findings.AcceptedAt", ".Findings.AcceptedBy", ".Findings.Category", ".Findings.DependsOn",
+	".Findings.Docs", ".Findings.Expected",
 	".Findings.Fix", ".Findings.FixKind", ".Findings.Found", ".Findings.Impact", ".Findings.Level", ".Findings.LookFor", ".Findings.MoreProblems",
 	".Findings.Objects", ".Findings.OnlyIf", ".Findings.Outcome",
 	".Findings.Problems.Object", ".Findings.Problems.Objects", ".Findings.Problems.Text", ".Findings.Reason", ".Findings.Since",

@@ -343,8 +343,8 @@ func writeStep(b *strings.Builder, p *v1.Plan, i int, results map[string]v1.Step
 		line("why: ", s.Why)
 	}
 	if l.Wide {
-		if s.EstimateSeconds > 0 {
-			line("takes: ", cmp.Or(strings.TrimPrefix(wording.CompactDuration(s.EstimateSeconds), "0s"), "under 1s")+", by estimate")
+		if s.EstimateSeconds >= 1 {
+			line("takes: ", wording.CompactDuration(s.EstimateSeconds)+", by estimate")
 		}
 		line("undo: ", s.Undo)
 	}

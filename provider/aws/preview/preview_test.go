@@ -58,7 +58,7 @@ func TestPreviewOfAWS(t *testing.T) {
 		"HTTP_PROXY":                  "",
 		// No metadata service answers: this machine is no instance.
 		"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1",
-		"http_proxy":                  "",
+		"http_proxy":                        "",
 	} {
 		t.Setenv(name, value)
 	}
