@@ -105,6 +105,7 @@ type Controller struct {
 	recorder record.EventRecorder
 
 	queue       workqueue.TypedRateLimitingInterface[string] // Services to look at
+	lanes       *lanes                                       // the order of the queue
 	delays      workqueue.TypedRateLimiter[string]           // of the queue
 	nodeQueue   workqueue.TypedRateLimitingInterface[string] // batches of changed nodes
 	workerSlots chan struct{}                                // one for each worker
@@ -148,11 +149,12 @@ func New(config Config) (*Controller, error) {
 		clock:       config.Clock,
 		recorder:    config.Recorder,
 		delays:      newDelays(),
-		nodeQueue:   newQueue("node", newDelays(), config.Clock),
+		nodeQueue:   newQueue("node", newDelays(), config.Clock, workqueue.DefaultQueue[string]()),
+		lanes:       newLanes(),
 		workerSlots: make(chan struct{}, config.Workers),
 		slowSlots:   make(chan struct{}, max(slowPerWorker*config.Workers, minSlow)),
 	}
-	c.queue = newQueue("service", c.delays, config.Clock)
+	c.queue = newQueue("service", c.delays, config.Clock, c.lanes)
 	c.state = newState(config)
 	return c, c.watch()
 }
@@ -174,10 +176,15 @@ func newQueue(
 	name string,
 	delays workqueue.TypedRateLimiter[string],
 	clock clock.WithTicker,
+	order workqueue.Queue[string],
 ) workqueue.TypedRateLimitingInterface[string] {
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, Clock: clock, Queue: order})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(
+		workqueue.TypedDelayingQueueConfig[string]{Name: name, Clock: clock, Queue: queue},
+	)
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
 		delays,
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: clock},
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: clock, DelayingQueue: delaying},
 	)
 }
 
@@ -253,7 +260,7 @@ func (c *Controller) adopt(ctx context.Context, fence *election.Fence) {
 	for _, service := range services {
 		key := keyOf(service)
 		if needsCleanup(service) {
-			c.queue.Add(key)
+			c.enqueueWaiting(key)
 			continue
 		}
 		if !wantsLoadBalancer(service) || service.DeletionTimestamp != nil {
@@ -263,7 +270,7 @@ func (c *Controller) adopt(ctx context.Context, fence *election.Fence) {
 		adoptedServices.WithLabelValues(found).Inc()
 		c.store.putLBState(key, lb)
 		if found != foundInLine {
-			c.queue.Add(key)
+			c.enqueueWaiting(key)
 		}
 	}
 	c.state.prune(c.store)
@@ -335,7 +342,7 @@ func (c *Controller) unwatch() {
 func (c *Controller) serviceAdded(now any) {
 	service, ok := now.(*corev1.Service)
 	if ok && c.running.Load() && (wantsLoadBalancer(service) || needsCleanup(service)) {
-		c.queue.Add(keyOf(service))
+		c.enqueue(keyOf(service))
 	}
 }
 
@@ -347,7 +354,7 @@ func (c *Controller) serviceUpdated(before, now any) {
 	}
 	lb, known := c.store.get(keyOf(is))
 	if isRelevantUpdate(was, is, known, lb) {
-		c.queue.Add(keyOf(is))
+		c.enqueue(keyOf(is))
 	}
 }
 
@@ -358,7 +365,7 @@ func (c *Controller) serviceDeleted(last any) {
 	}
 	// One that fails is in its back-off, and is looked at when that is over.
 	if lb, known := c.store.get(key); known && (lb.isInSync() || !lb.tried) {
-		c.queue.Add(key)
+		c.enqueue(key)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 )
@@ -72,6 +73,7 @@ func (c *Controller) requeue(ctx context.Context, key string, err error) {
 	case err == nil, isFinal(ctx, err):
 		c.queue.Forget(key)
 	case errors.As(err, &retry):
+		c.letWait(key)
 		logger.V(1).Info("The provider asks for another try", "after", retry.RetryAfter(), "reason", err.Error())
 		c.queue.AddAfter(key, retry.RetryAfter())
 	default:
@@ -80,8 +82,117 @@ func (c *Controller) requeue(ctx context.Context, key string, err error) {
 		if next, err := c.nextFor(key); err == nil && next.isLeaving() {
 			delay = min(delay, maxDeleteDelay)
 		}
+		c.letWait(key)
 		c.queue.AddAfter(key, delay)
 	}
+}
+
+// letWait has the next try of a load balancer wait for others if it is one that no user waits for.
+func (c *Controller) letWait(key string) {
+	if next, err := c.nextFor(key); err == nil && (next.op == opUpdate || next.op == opCheck || next.op == opResync) {
+		c.lanes.mark(key, true)
+	}
+}
+
+// enqueue sends a Service that was made, changed or deleted.
+func (c *Controller) enqueue(key string) { c.lanes.add(c.queue, key, false) }
+
+// enqueueWaiting sends a Service for another reason than its own change.
+func (c *Controller) enqueueWaiting(key string) { c.lanes.add(c.queue, key, true) }
+
+// urgentInRow is how many Services that were changed are taken before one of those that can wait, while there are both.
+const urgentInRow = 4
+
+// lanes is the order of the queue. Services that were made or changed come before those that a batch of nodes, a drift
+// check or a takeover sends. A node that joins would else have a new Service wait until all load balancers have it.
+// Those that can wait get each fifth turn, so that many changes do not keep nodes from the load balancers.
+type lanes struct {
+	adding sync.Mutex // a mark and what is added with it belong together
+
+	mu      sync.Mutex
+	canWait map[string]bool // by key that was added, until it is taken
+
+	// The queue calls the methods under its own lock, which guards these.
+	queued          map[string]bool // by key: whether it is urgent
+	urgent, waiting []string        // in waiting there may be keys that have become urgent since
+	inRow           int
+}
+
+func newLanes() *lanes { return &lanes{canWait: map[string]bool{}, queued: map[string]bool{}} }
+
+// add adds a key to the queue of this order.
+func (l *lanes) add(queue workqueue.TypedInterface[string], key string, canWait bool) {
+	l.adding.Lock()
+	defer l.adding.Unlock()
+	l.mark(key, canWait)
+	queue.Add(key)
+}
+
+// mark says whether a key can wait, until it is taken. What is urgent stays so.
+func (l *lanes) mark(key string, canWait bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if before, ok := l.canWait[key]; !ok || before {
+		l.canWait[key] = canWait
+	}
+}
+
+func (l *lanes) isUrgent(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.canWait[key]
+}
+
+// forget ends what was said of a key that is taken.
+func (l *lanes) forget(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.canWait, key)
+}
+
+// Push implements workqueue.Queue.
+func (l *lanes) Push(key string) {
+	urgent := l.isUrgent(key)
+	if l.queued[key] = urgent; urgent {
+		l.urgent = append(l.urgent, key)
+	} else {
+		l.waiting = append(l.waiting, key)
+	}
+}
+
+// Touch implements workqueue.Queue: a key that waits and was changed goes on among the urgent ones.
+func (l *lanes) Touch(key string) {
+	if wasUrgent, ok := l.queued[key]; ok && !wasUrgent && l.isUrgent(key) {
+		l.queued[key] = true
+		l.urgent = append(l.urgent, key)
+	}
+}
+
+// Len implements workqueue.Queue.
+func (l *lanes) Len() int { return len(l.queued) }
+
+// Pop implements workqueue.Queue.
+func (l *lanes) Pop() string {
+	for len(l.waiting) > 0 && l.isStale(l.waiting[0]) {
+		l.waiting = l.waiting[1:]
+	}
+	var key string
+	if len(l.urgent) > 0 && (len(l.waiting) == 0 || l.inRow < urgentInRow) {
+		key, l.urgent = l.urgent[0], l.urgent[1:]
+		l.inRow++
+	} else {
+		key, l.waiting = l.waiting[0], l.waiting[1:]
+		l.inRow = 0
+	}
+	delete(l.queued, key)
+	l.forget(key)
+	return key
+}
+
+// isStale reports whether a key of those that wait was taken, or has become urgent.
+func (l *lanes) isStale(key string) bool {
+	urgent, queued := l.queued[key]
+	return urgent || !queued
 }
 
 // task is what is to be done next about a load balancer.
@@ -310,7 +421,7 @@ func (c *Controller) notUpdated(
 // catchUp enqueues a load balancer that was being worked on while a batch of nodes was given, and was passed over.
 func (c *Controller) catchUp(key string, lb lbState, batch uint64) {
 	if c.batches.Load() != batch && c.nodes.view().needsUpdate(lb.members) {
-		c.queue.Add(key)
+		c.enqueueWaiting(key)
 	}
 }
 

@@ -29,17 +29,8 @@ const (
 // churn measures what a cluster notices while its load balancers are changed: Services that are made in the middle of
 // an update of all others, and nodes that are replaced in rolling batches, as an upgrade of the cluster does.
 func churn(ctx context.Context, w *world) ([]Result, error) {
-	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
-		return nil, err
-	}
-	if err := w.addServices(ctx); err != nil {
-		return nil, err
-	}
-	m, err := w.startQuick(ctx)
+	m, err := w.startBalanced(ctx)
 	if err != nil {
-		return nil, err
-	}
-	if err := w.balanced(ctx, m); err != nil {
 		return nil, err
 	}
 	var out []Result
@@ -196,10 +187,7 @@ func (w *world) removeNodes(ctx context.Context, first, count int) error {
 // zoneLost measures what it costs that a third of the nodes is NotReady while their instances are there, as when a zone
 // has lost its network: no node may be deleted, and none may be asked for by itself again and again.
 func zoneLost(ctx context.Context, w *world) ([]Result, error) {
-	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
-		return nil, err
-	}
-	m, err := w.startQuick(ctx)
+	m, err := w.startSettled(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,14 @@ func (w *world) startQuick(ctx context.Context) (*manager, error) {
 	return m, w.working(ctx, m)
 }
 
+// startSettled is startQuick in a world whose nodes are all in order.
+func (w *world) startSettled(ctx context.Context) (*manager, error) {
+	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
+		return nil, err
+	}
+	return w.startQuick(ctx)
+}
+
 // results are the result of one interval. What follows late, as events do that wait for their turn, counts too.
 func (w *world) results(ctx context.Context, begin *interval, s samples) ([]Result, error) {
 	r := w.result(w.scenario.name)
@@ -80,10 +88,7 @@ func places(count int) []string {
 // The manager leads before they are: nodes that nobody has deleted yet when a manager first takes over may deserve a
 // grace.
 func vanished(ctx context.Context, w *world) ([]Result, error) {
-	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
-		return nil, err
-	}
-	m, err := w.startQuick(ctx)
+	m, err := w.startSettled(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -120,10 +125,7 @@ func vanished(ctx context.Context, w *world) ([]Result, error) {
 
 // parked measures what nodes cost whose instances are stopped and stay so.
 func parked(ctx context.Context, w *world) ([]Result, error) {
-	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
-		return nil, err
-	}
-	m, err := w.startQuick(ctx)
+	m, err := w.startSettled(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -25,17 +25,8 @@ const added = 20
 
 // services measures what load balancers cost when nodes come and when another process takes over.
 func services(ctx context.Context, w *world) ([]Result, error) {
-	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
-		return nil, err
-	}
-	if err := w.addServices(ctx); err != nil {
-		return nil, err
-	}
-	m, err := w.startQuick(ctx)
+	m, err := w.startBalanced(ctx)
 	if err != nil {
-		return nil, err
-	}
-	if err := w.balanced(ctx, m); err != nil {
 		return nil, err
 	}
 	var out []Result
@@ -54,6 +45,21 @@ func services(ctx context.Context, w *world) ([]Result, error) {
 		return out, fmt.Errorf("%s: %w", takeover, err)
 	}
 	return append(out, r), nil
+}
+
+// startBalanced starts a manager in a world in which all nodes and load balancers are in order.
+func (w *world) startBalanced(ctx context.Context) (*manager, error) {
+	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
+		return nil, err
+	}
+	if err := w.addServices(ctx); err != nil {
+		return nil, err
+	}
+	m, err := w.startQuick(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m, w.balanced(ctx, m)
 }
 
 func (w *world) addServices(ctx context.Context) error {
