@@ -104,8 +104,7 @@ type Controller struct {
 	clock    clock.WithTicker
 	recorder record.EventRecorder
 
-	queue       workqueue.TypedRateLimitingInterface[string] // Services to look at
-	lanes       *lanes                                       // the order of the queue
+	queue       serviceQueue                                 // Services to look at
 	delays      workqueue.TypedRateLimiter[string]           // of the queue
 	nodeQueue   workqueue.TypedRateLimitingInterface[string] // batches of changed nodes
 	workerSlots chan struct{}                                // one for each worker
@@ -150,11 +149,11 @@ func New(config Config) (*Controller, error) {
 		recorder:    config.Recorder,
 		delays:      newDelays(),
 		nodeQueue:   newQueue("node", newDelays(), config.Clock, workqueue.DefaultQueue[string]()),
-		lanes:       newLanes(),
 		workerSlots: make(chan struct{}, config.Workers),
 		slowSlots:   make(chan struct{}, max(slowPerWorker*config.Workers, minSlow)),
 	}
-	c.queue = newQueue("service", c.delays, config.Clock, c.lanes)
+	lanes := newLanes()
+	c.queue = serviceQueue{newQueue("service", c.delays, config.Clock, lanes), lanes}
 	c.state = newState(config)
 	return c, c.watch()
 }
@@ -260,7 +259,7 @@ func (c *Controller) adopt(ctx context.Context, fence *election.Fence) {
 	for _, service := range services {
 		key := keyOf(service)
 		if needsCleanup(service) {
-			c.enqueueWaiting(key)
+			c.queue.enqueueWaiting(key)
 			continue
 		}
 		if !wantsLoadBalancer(service) || service.DeletionTimestamp != nil {
@@ -270,7 +269,7 @@ func (c *Controller) adopt(ctx context.Context, fence *election.Fence) {
 		adoptedServices.WithLabelValues(found).Inc()
 		c.store.putLBState(key, lb)
 		if found != foundInLine {
-			c.enqueueWaiting(key)
+			c.queue.enqueueWaiting(key)
 		}
 	}
 	c.state.prune(c.store)
@@ -342,7 +341,7 @@ func (c *Controller) unwatch() {
 func (c *Controller) serviceAdded(now any) {
 	service, ok := now.(*corev1.Service)
 	if ok && c.running.Load() && (wantsLoadBalancer(service) || needsCleanup(service)) {
-		c.enqueue(keyOf(service))
+		c.queue.enqueue(keyOf(service))
 	}
 }
 
@@ -354,7 +353,7 @@ func (c *Controller) serviceUpdated(before, now any) {
 	}
 	lb, known := c.store.get(keyOf(is))
 	if isRelevantUpdate(was, is, known, lb) {
-		c.enqueue(keyOf(is))
+		c.queue.enqueue(keyOf(is))
 	}
 }
 
@@ -365,7 +364,7 @@ func (c *Controller) serviceDeleted(last any) {
 	}
 	// One that fails is in its back-off, and is looked at when that is over.
 	if lb, known := c.store.get(key); known && (lb.isInSync() || !lb.tried) {
-		c.enqueue(key)
+		c.queue.enqueue(key)
 	}
 }
 

@@ -76,7 +76,7 @@ func (c *Controller) findDrift(ctx context.Context) {
 		for len(keys) > 0 && budget >= 1 {
 			budget--
 			grants[keys[0]] = now
-			c.enqueueWaiting(keys[0])
+			c.queue.enqueueWaiting(keys[0])
 			keys = keys[1:]
 		}
 		wait = max(time.Second, min(next.Sub(now), c.soonest()))

@@ -483,7 +483,7 @@ func (c *Controller) giveBatches(ctx, calls context.Context) {
 		c.rounds.beginRound(keys, c.clock.Now())
 		c.state.withdraw(calls, keys...) // all at once: one write, and not one for each
 		for _, key := range keys {
-			c.enqueueWaiting(key)
+			c.queue.enqueueWaiting(key)
 		}
 		c.nodeQueue.Done(key)
 	}

@@ -67,38 +67,27 @@ func leaveWhenSlow(leave func(), slowSlots chan struct{}) (done func()) {
 }
 
 func (c *Controller) requeue(ctx context.Context, key string, err error) {
-	logger := klog.FromContext(ctx).WithValues("service", key)
-	var retry *api.RetryError
-	switch {
-	case err == nil, isFinal(ctx, err):
+	if err == nil || isFinal(ctx, err) {
 		c.queue.Forget(key)
-	case errors.As(err, &retry):
-		c.letWait(key)
+		return
+	}
+	logger := klog.FromContext(ctx).WithValues("service", key)
+	next, unknown := c.nextFor(key)
+	if unknown == nil && next.canWait() {
+		c.queue.lanes.mark(key, true)
+	}
+	if retry, ok := errors.AsType[*api.RetryError](err); ok {
 		logger.V(1).Info("The provider asks for another try", "after", retry.RetryAfter(), "reason", err.Error())
 		c.queue.AddAfter(key, retry.RetryAfter())
-	default:
-		logger.Error(err, "Keeping a load balancer; it is tried again")
-		delay := c.delays.When(key)
-		if next, err := c.nextFor(key); err == nil && next.isLeaving() {
-			delay = min(delay, maxDeleteDelay)
-		}
-		c.letWait(key)
-		c.queue.AddAfter(key, delay)
+		return
 	}
-}
-
-// letWait has the next try of a load balancer wait for others if it is one that no user waits for.
-func (c *Controller) letWait(key string) {
-	if next, err := c.nextFor(key); err == nil && (next.op == opUpdate || next.op == opCheck || next.op == opResync) {
-		c.lanes.mark(key, true)
+	logger.Error(err, "Keeping a load balancer; it is tried again")
+	delay := c.delays.When(key)
+	if unknown == nil && next.isLeaving() {
+		delay = min(delay, maxDeleteDelay)
 	}
+	c.queue.AddAfter(key, delay)
 }
-
-// enqueue sends a Service that was made, changed or deleted.
-func (c *Controller) enqueue(key string) { c.lanes.add(c.queue, key, false) }
-
-// enqueueWaiting sends a Service for another reason than its own change.
-func (c *Controller) enqueueWaiting(key string) { c.lanes.add(c.queue, key, true) }
 
 // urgentInRow is how many Services that were changed are taken before one of those that can wait, while there are both.
 const urgentInRow = 4
@@ -117,6 +106,18 @@ type lanes struct {
 	urgent, waiting []string        // in waiting there may be keys that have become urgent since
 	inRow           int
 }
+
+// serviceQueue is a queue with such an order.
+type serviceQueue struct {
+	workqueue.TypedRateLimitingInterface[string]
+	lanes *lanes
+}
+
+// enqueue sends a Service that was made, changed or deleted.
+func (q serviceQueue) enqueue(key string) { q.lanes.add(q, key, false) }
+
+// enqueueWaiting sends a Service for another reason than its own change.
+func (q serviceQueue) enqueueWaiting(key string) { q.lanes.add(q, key, true) }
 
 func newLanes() *lanes { return &lanes{canWait: map[string]bool{}, queued: map[string]bool{}} }
 
@@ -204,6 +205,9 @@ type task struct {
 
 // isLeaving reports whether a load balancer is to be deleted, and not made, kept or left alone.
 func (t task) isLeaving() bool { return t.op == opDelete || t.op == opReplace || t.op == opCleanup }
+
+// canWait reports whether no user waits for what is to be done.
+func (t task) canWait() bool { return t.op == opUpdate || t.op == opCheck || t.op == opResync }
 
 func (c *Controller) nextFor(key string) (task, error) {
 	service, err := c.lookUp(key)
@@ -421,7 +425,7 @@ func (c *Controller) notUpdated(
 // catchUp enqueues a load balancer that was being worked on while a batch of nodes was given, and was passed over.
 func (c *Controller) catchUp(key string, lb lbState, batch uint64) {
 	if c.batches.Load() != batch && c.nodes.view().needsUpdate(lb.members) {
-		c.enqueueWaiting(key)
+		c.queue.enqueueWaiting(key)
 	}
 }
 
