@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A user waits for a new Service, and nobody waits for the last of the load balancers that get a node.
+// A user waits for a new Service, and none for the last of the load balancers that get a node.
 func TestANewServiceDoesNotWaitUntilAllLoadBalancersHaveANode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		manyServices(w, 400) // ten at a time: two seconds

@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/managertoken"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -105,7 +106,7 @@ func managerHosts(
 		}
 		evidence.Name(c.Host.ControlPlane...)
 		for _, n := range nodes.Items {
-			if !objects.HasControlPlaneRole(n.Labels) {
+			if !component.HasControlPlaneRole(n.Labels) {
 				continue
 			}
 			if why := evidence.Why(n.Name); why != "" {

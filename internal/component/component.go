@@ -21,3 +21,14 @@ const (
 
 // Versioned are the components that get another version on the way, in the order in which their versions change.
 var Versioned = []string{KAS, KCM, Scheduler}
+
+// HasControlPlaneRole reports whether the labels of a Node are those of the control plane. NodeRestriction keeps a
+// kubelet from setting them, and no other account of a worker that may patch Nodes.
+func HasControlPlaneRole(labels map[string]string) bool {
+	for _, role := range []string{"control-plane", "master"} {
+		if _, is := labels["node-role.kubernetes.io/"+role]; is {
+			return true
+		}
+	}
+	return false
+}

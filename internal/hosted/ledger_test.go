@@ -394,7 +394,7 @@ func (k killing) NoteBack(ctx context.Context, p *v1.Plan) error {
 	return err
 }
 
-// cutRecord removes the record of a step from the journal, as whoever may write ConfigMaps next to the control plane can.
+// cutRecord removes the record of a step from the journal, as an account that may write ConfigMaps next to the control plane can.
 func (w *world) cutRecord(id string, change func(*v1.StepRecord) (keep bool)) {
 	w.t.Helper()
 	home := w.plane().home(Handover)

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // UserPrefix begins the user name of a kubelet, before the name of its Node.
@@ -96,7 +97,7 @@ func NodesOf(s *v1.Snapshot) *Nodes {
 	nodes.AddServers(s)
 	for _, node := range s.Nodes {
 		nodes.Add(node.Name)
-		if IsControlPlane(node.Labels) {
+		if component.HasControlPlaneRole(node.Labels) {
 			nodes.AddControlPlane(node.Name)
 		}
 		for _, a := range node.Addresses {
@@ -105,17 +106,6 @@ func NodesOf(s *v1.Snapshot) *Nodes {
 		}
 	}
 	return nodes
-}
-
-// IsControlPlane reports whether the labels of a Node are those of the control plane. The API server lets no kubelet
-// set them.
-func IsControlPlane(labels map[string]string) bool {
-	for _, role := range []string{"control-plane", "master"} {
-		if _, is := labels["node-role.kubernetes.io/"+role]; is {
-			return true
-		}
-	}
-	return false
 }
 
 // keyOf is the same for what means the same name or address.

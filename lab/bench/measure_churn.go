@@ -91,16 +91,8 @@ func (w *world) measureNewServices(ctx context.Context, m *manager, r *Result) e
 	if err != nil {
 		return err
 	}
-	s := samples{of: newServiceCount}
-	for name, since := range made {
-		at, ok := served[name]
-		if !ok {
-			s.pending = append(s.pending, time.Since(since))
-			continue
-		}
-		s.times = append(s.times, at.Sub(since))
-		s.total = max(s.total, at.Sub(start))
-	}
+	s := samplesOf(made, served)
+	s.of = newServiceCount // the limit may come before the last was made
 	s.into(r, w.options.Limit)
 	if _, _, err := begin.quiet(ctx, w.options.pauses.idle, w.options.Limit); err != nil {
 		return err

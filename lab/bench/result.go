@@ -51,6 +51,31 @@ type samples struct {
 	total   time.Duration   // until the last one
 }
 
+// samplesOf are the times of objects that were begun, until each was done. The total is from the first beginning on.
+func samplesOf(begun, done map[string]time.Time) samples {
+	s := samples{of: len(begun)}
+	var first, last time.Time
+	for name, since := range begun {
+		if first.IsZero() || since.Before(first) {
+			first = since
+		}
+		at, ok := done[name]
+		if !ok {
+			s.pending = append(s.pending, time.Since(since))
+			continue
+		}
+		s.times = append(s.times, at.Sub(since))
+		if at.After(last) {
+			last = at
+		}
+	}
+	slices.Sort(s.times)
+	if !last.IsZero() {
+		s.total = last.Sub(first)
+	}
+	return s
+}
+
 // into writes what the samples say into a result.
 func (s samples) into(r *Result, limit time.Duration) {
 	r.Done, r.Of, r.Complete = len(s.times), s.of, len(s.times) >= s.of

@@ -130,26 +130,7 @@ func (nw *nodeWatch) wait(
 	}
 	nw.mu.Lock()
 	defer nw.mu.Unlock()
-	var first, last time.Time
-	for name, begin := range since {
-		if first.IsZero() || begin.Before(first) {
-			first = begin
-		}
-		at, ok := nw.at[name]
-		if !ok {
-			s.pending = append(s.pending, time.Since(begin))
-			continue
-		}
-		s.times = append(s.times, at.Sub(begin))
-		if at.After(last) {
-			last = at
-		}
-	}
-	slices.Sort(s.times)
-	if !last.IsZero() {
-		s.total = last.Sub(first)
-	}
-	return s, nil
+	return samplesOf(since, nw.at), nil
 }
 
 func (nw *nodeWatch) count(names map[string]time.Time) (int, error) {

@@ -135,3 +135,12 @@ func RoutingCNI(image string, flags map[string]string) string {
 	}
 	return ""
 }
+
+// AWSInstanceID is the last element of aws:///<zone>/<instance id>; empty for anything else.
+func AWSInstanceID(providerID string) string {
+	id := providerID[strings.LastIndex(providerID, "/")+1:]
+	if strings.HasPrefix(providerID, AWS+":") && strings.HasPrefix(id, "i-") {
+		return id
+	}
+	return ""
+}

@@ -93,15 +93,6 @@ const SourceNodes = "/api/v1/nodes"
 // LabelHostname is the label that a kubelet sets to its host's name.
 const LabelHostname = "kubernetes.io/hostname"
 
-// InstanceID is the last element of aws:///<zone>/<instance id>.
-func InstanceID(providerID string) string {
-	id := providerID[strings.LastIndex(providerID, "/")+1:]
-	if strings.HasPrefix(providerID, "aws:") && strings.HasPrefix(id, "i-") {
-		return id
-	}
-	return ""
-}
-
 // CloudErrors are the parts of the inventory that could not be read: those that begin with the part's name, or all for
 // "".
 func (f Facts) CloudErrors(part string) []string {
@@ -140,9 +131,6 @@ func ListNodes(f Facts) ([]v1.Node, v1.Finding, bool) {
 	return nil, findings.Unknown("the API lists no node at all"), false
 }
 
-// controlPlaneLabels are those of Nodes that kubeadm and others give to hosts of the control plane.
-var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
-
 // IsControlPlane reports whether a Node runs a part of the control plane, as its hosts, the API or its labels say. No
 // fix drains or deletes such a Node.
 func IsControlPlane(f Facts, node string) bool {
@@ -154,10 +142,7 @@ func IsControlPlane(f Facts, node string) bool {
 		return true
 	}
 	return slices.ContainsFunc(f.Nodes, func(n v1.Node) bool {
-		return n.Name == node && slices.ContainsFunc(controlPlaneLabels, func(label string) bool {
-			_, has := n.Labels[label]
-			return has
-		})
+		return n.Name == node && component.HasControlPlaneRole(n.Labels)
 	})
 }
 
@@ -273,7 +258,7 @@ func (f Facts) MissingInstances() (v1.Finding, bool) {
 func (f Facts) RouteTargets() map[string]Target {
 	out := map[string]Target{}
 	for _, n := range f.Nodes {
-		if id := InstanceID(n.ProviderID); id != "" {
+		if id := cloudprovider.AWSInstanceID(n.ProviderID); id != "" {
 			out[id] = Target{Node: n.Name}
 		}
 	}

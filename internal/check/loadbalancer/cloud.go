@@ -113,7 +113,7 @@ func newMembers(f facts.Facts, labels map[string]string) map[string]string {
 	out := make(map[string]string, len(f.Nodes))
 	for _, n := range f.Nodes {
 		i := instances[n.Name]
-		id := findings.OrElse(facts.InstanceID(n.ProviderID), i.ID)
+		id := findings.OrElse(cloudprovider.AWSInstanceID(n.ProviderID), i.ID)
 		if id == "" || i.Node != "" && (!i.Found || i.State == "terminated") || !isIncluded(n, loop) {
 			continue
 		}

@@ -122,7 +122,7 @@ func roleOf(s v1.Step) string {
 		return ""
 	}
 	for label := range o.Spec.Template.Spec.NodeSelector {
-		if objects.HasControlPlaneRole(map[string]string{label: ""}) {
+		if component.HasControlPlaneRole(map[string]string{label: ""}) {
 			return label
 		}
 	}

@@ -20,17 +20,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// HasControlPlaneRole reports whether a Node is labelled as control plane. NodeRestriction keeps a kubelet from setting
-// these labels, and no other account of a worker that may patch Nodes.
-func HasControlPlaneRole(labels map[string]string) bool {
-	for _, role := range []string{"control-plane", "master"} {
-		if _, is := labels["node-role.kubernetes.io/"+role]; is {
-			return true
-		}
-	}
-	return false
-}
-
 // isProven reports whether a host may get what only the control plane has: its Node is labelled as control plane. Of a
 // host that has no Node, the user's flag counts. Hosts that are reached as Nodes were not named by a flag. What a
 // host's own files say is the word of its root, also which Node it is.
@@ -68,7 +57,7 @@ func (c ControlPlane) Judge(ctx context.Context, kube kubernetes.Interface, host
 			err,
 		)
 	}
-	if !isProven(isNode, isNode && HasControlPlaneRole(node.Labels), c.HostsAreNodes) {
+	if !isProven(isNode, isNode && component.HasControlPlaneRole(node.Labels), c.HostsAreNodes) {
 		return Verdict{Why: hostproof.Unlabelled(host)}, nil
 	}
 	if !isNode {
@@ -122,7 +111,7 @@ func (c ControlPlane) Nodes(ctx context.Context, kube kubernetes.Interface) (fun
 	}
 	labelled := map[string]bool{}
 	for _, n := range nodes.Items {
-		labelled[n.Name] = HasControlPlaneRole(n.Labels)
+		labelled[n.Name] = component.HasControlPlaneRole(n.Labels)
 	}
 	return func(node string) string {
 		switch {
@@ -214,7 +203,7 @@ func CheckClaims(g *collect.Collector) {
 		h := &g.Snap.Hosts[i]
 		at := slices.IndexFunc(g.Snap.Nodes, func(n v1.Node) bool { return n.Name == h.Name })
 		if len(h.Components) == 0 ||
-			isProven(at >= 0, at >= 0 && HasControlPlaneRole(g.Snap.Nodes[at].Labels), g.HostsAreNodes) {
+			isProven(at >= 0, at >= 0 && component.HasControlPlaneRole(g.Snap.Nodes[at].Labels), g.HostsAreNodes) {
 			continue
 		}
 		names := map[string]bool{}

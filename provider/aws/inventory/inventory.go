@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/provider/aws/pages"
 )
@@ -146,7 +147,7 @@ func (a *Account) instances(ctx context.Context, nodes []v1.Node) (answered, err
 	out := answered{asked: map[string]bool{}, found: map[string]ec2types.Instance{}}
 	var ids, names []string
 	for _, n := range nodes {
-		switch id := instanceID(n.ProviderID); {
+		switch id := cloudprovider.AWSInstanceID(n.ProviderID); {
 		case id != "":
 			ids = append(ids, id)
 		case n.ProviderID == "":
@@ -226,7 +227,7 @@ func (a *Account) describeInstances(ctx context.Context, in *ec2.DescribeInstanc
 func placeInstances(nodes []v1.Node, got answered) []v1.CloudInstance {
 	var out []v1.CloudInstance
 	for _, n := range nodes {
-		key := instanceID(n.ProviderID)
+		key := cloudprovider.AWSInstanceID(n.ProviderID)
 		if key == "" {
 			key = n.Name
 		}
@@ -234,7 +235,7 @@ func placeInstances(nodes []v1.Node, got answered) []v1.CloudInstance {
 			continue
 		}
 		instance, found := got.found[key]
-		placed := v1.CloudInstance{Node: n.Name, ID: instanceID(n.ProviderID), Found: found}
+		placed := v1.CloudInstance{Node: n.Name, ID: cloudprovider.AWSInstanceID(n.ProviderID), Found: found}
 		if found {
 			fillInstance(&placed, instance)
 		}
@@ -279,15 +280,6 @@ func (a *Account) cluster(got answered) (string, error) {
 func belongs(cluster string, tags map[string]string) bool {
 	_, ok := tags[tagCluster+cluster]
 	return ok || tags[tagClusterLegacy] == cluster
-}
-
-// instanceID is the last element of aws:///<zone>/<instance id>; empty for anything else.
-func instanceID(providerID string) string {
-	id := providerID[strings.LastIndex(providerID, "/")+1:]
-	if strings.HasPrefix(providerID, "aws:") && strings.HasPrefix(id, "i-") {
-		return id
-	}
-	return ""
 }
 
 func filter(name string, values ...string) ec2types.Filter {

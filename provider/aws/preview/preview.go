@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/preview"
 	"github.com/transplant-dev/transplant/provider/aws"
 )
@@ -52,14 +54,11 @@ const maxInstances = 20
 func someInstances(nodes []v1.Node) []string {
 	var plane, others []string
 	for _, n := range nodes {
-		id := n.ProviderID[strings.LastIndex(n.ProviderID, "/")+1:]
-		if !strings.HasPrefix(id, "i-") {
-			continue
-		}
-		_, isMaster := n.Labels["node-role.kubernetes.io/master"]
-		if _, isPlane := n.Labels["node-role.kubernetes.io/control-plane"]; isPlane || isMaster {
+		switch id := cloudprovider.AWSInstanceID(n.ProviderID); {
+		case id == "":
+		case component.HasControlPlaneRole(n.Labels):
 			plane = append(plane, id)
-		} else {
+		default:
 			others = append(others, id)
 		}
 	}

@@ -88,7 +88,7 @@ func (x Kubelet) waiting(ctx context.Context, node string) ([]string, error) {
 	}
 	for _, n := range all.Items {
 		nodes.Add(n.Name)
-		if servingrequest.IsControlPlane(n.Labels) {
+		if component.HasControlPlaneRole(n.Labels) {
 			nodes.AddControlPlane(n.Name)
 		}
 		for _, a := range n.Status.Addresses {
