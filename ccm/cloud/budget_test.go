@@ -196,6 +196,53 @@ func TestACallerThatDoesNotWaitLeavesTheQueue(t *testing.T) {
 	})
 }
 
+// The order of ten calls that wait: "h" of high priority, "l" of low.
+func TestCallsOfLowPriorityWaitBehindTheOthersAndComeEachFifthTime(t *testing.T) {
+	for name, c := range map[string]struct{ come, want string }{
+		"the others first":         {"llhh", "hhll"},
+		"each fifth is one of low": {"lllhhhhhhhhhh", "hhhhlhhhhlhhl"},
+		"only low":                 {"llll", "llll"},
+		"one gives up":             {"lxhl", "hll"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBudget(1)
+				if _, err := b.acquire(t.Context(), ClassLoadBalancer); err != nil {
+					t.Fatal(err)
+				}
+				var mu sync.Mutex
+				got := ""
+				for _, priority := range c.come {
+					ctx := t.Context()
+					if priority != 'h' {
+						ctx = WithLowPriority(ctx)
+					}
+					if priority == 'x' {
+						ending, cancel := context.WithTimeout(ctx, time.Millisecond)
+						defer cancel()
+						ctx = ending
+					}
+					go func() {
+						if _, err := b.acquire(ctx, ClassLoadBalancer); err != nil {
+							return
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						got += string(priority)
+					}()
+					synctest.Wait()
+				}
+				sleepUnlessDone(t.Context(), time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				if got != c.want {
+					t.Errorf("they come in the order %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
 func TestALimitIsForgottenWhenNothingIsThrottledForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(0)

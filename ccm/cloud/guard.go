@@ -183,6 +183,16 @@ func classOf(ctx context.Context, fallback Class) Class {
 	return fallback
 }
 
+type lowPriorityKey struct{}
+
+// WithLowPriority returns a context whose calls wait behind the others of their class while the cloud throttles. It is
+// for work that no user waits for, such as the members of 2,000 load balancers after a node has joined.
+func WithLowPriority(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lowPriorityKey{}, true)
+}
+
+func isOfLowPriority(ctx context.Context) bool { return ctx.Value(lowPriorityKey{}) != nil }
+
 type trackedKey struct{}
 
 // tracked is a call of which its caller wants to know how long the provider takes.

@@ -42,18 +42,48 @@ var weights = []struct {
 // classAll is the label of the rate of all classes together.
 const classAll Class = "all"
 
-// queue are the calls of one class that wait, the first first.
+// queue are the calls of one class that wait, the first first. Those of low priority come after the others. They get
+// each fifth turn, so that a cloud that is throttled for hours does not keep nodes from the load balancers.
 type queue struct {
-	class   Class
-	weight  float64
-	limiter limiter
-	pass    float64 // when its next turn is, in virtual time
-	waiting []*waiter
+	class     Class
+	weight    float64
+	limiter   limiter
+	pass      float64 // when its next turn is, in virtual time
+	waiting   []*waiter
+	low       []*waiter // of low priority
+	highInRow int       // turns since one of low priority, while one waits
 }
+
+// highInRow is how many calls are granted before one of low priority, while there are both.
+const highInRow = 4
 
 type waiter struct {
 	granted chan struct{}
 	ticket  *ticket
+	low     bool // its priority
+}
+
+func (q *queue) isEmpty() bool { return len(q.waiting) == 0 && len(q.low) == 0 }
+
+// list is where calls of a priority wait.
+func (q *queue) list(low bool) *[]*waiter {
+	if low {
+		return &q.low
+	}
+	return &q.waiting
+}
+
+// pop removes the call whose turn it is from a queue that is not empty.
+func (q *queue) pop() *waiter {
+	low := len(q.waiting) == 0 || len(q.low) > 0 && q.highInRow >= highInRow
+	if q.highInRow++; low || len(q.low) == 0 {
+		q.highInRow = 0
+	}
+	list := q.list(low)
+	first := (*list)[0]
+	(*list)[0] = nil
+	*list = (*list)[1:]
+	return first
 }
 
 // ticket is the leave to make a call. The outcome of the call is reported with it.
@@ -96,11 +126,12 @@ func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
 	begun := time.Now()
 	b.mu.Lock()
 	q := b.queue(class)
-	w := &waiter{granted: make(chan struct{}), ticket: &ticket{queue: q}}
-	if len(q.waiting) == 0 {
+	w := &waiter{granted: make(chan struct{}), ticket: &ticket{queue: q}, low: isOfLowPriority(ctx)}
+	if q.isEmpty() {
 		q.pass = max(q.pass, b.turn)
 	}
-	q.waiting = append(q.waiting, w)
+	list := q.list(w.low)
+	*list = append(*list, w)
 	b.dispatch(begun)
 	b.mu.Unlock()
 	select {
@@ -119,12 +150,12 @@ func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
 func (b *budget) removeIfWaiting(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	q := w.ticket.queue
-	at := slices.Index(q.waiting, w)
+	list := w.ticket.queue.list(w.low)
+	at := slices.Index(*list, w)
 	if at < 0 {
 		return false
 	}
-	q.waiting = slices.Delete(q.waiting, at, at+1)
+	*list = slices.Delete(*list, at, at+1)
 	b.dispatch(time.Now())
 	return true
 }
@@ -145,9 +176,7 @@ func (b *budget) dispatch(now time.Time) {
 		q.limiter.takeToken()
 		b.turn = q.pass
 		q.pass += 1 / q.weight
-		close(q.waiting[0].granted)
-		q.waiting[0] = nil
-		q.waiting = q.waiting[1:]
+		close(q.pop().granted)
 	}
 	b.arm()
 }
@@ -156,7 +185,7 @@ func (b *budget) dispatch(now time.Time) {
 func (b *budget) next() *queue {
 	var next *queue
 	for _, q := range b.queues {
-		if len(q.waiting) > 0 && q.limiter.hasToken() && (next == nil || q.pass < next.pass) {
+		if !q.isEmpty() && q.limiter.hasToken() && (next == nil || q.pass < next.pass) {
 			next = q
 		}
 	}
@@ -171,7 +200,7 @@ func (b *budget) arm() {
 	}
 	wait := time.Duration(math.MaxInt64)
 	for _, q := range b.queues {
-		if len(q.waiting) > 0 {
+		if !q.isEmpty() {
 			wait = min(wait, max(q.limiter.wait(), b.all.wait()))
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
 // A user waits for a new Service, and none for the last of the load balancers that get a node.
@@ -29,6 +31,30 @@ func TestANewServiceDoesNotWaitUntilAllLoadBalancersHaveANode(t *testing.T) {
 		if first.services == 400 || first.services+rest.services != 400 || first.most != 1 || rest.most != 1 {
 			t.Errorf("%d load balancers got up to %d updates before, and %d up to %d after it; want 400 with 1 together, and some of them after it",
 				first.services, first.most, rest.services, rest.most)
+		}
+	})
+}
+
+// Many calls wait in the call rate's queue already when the Service is made. It must not wait for them there.
+func TestANewServiceIsMadeFirstWhileTheCloudThrottles(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.guard, w.workers = &cloud.Options{MaxQPS: 10}, 50
+		manyServices(w, 200)
+		w.settle(time.Minute)
+		w.join("n01")
+		w.settle(3 * time.Second)
+		w.add(service("new"))
+		w.settle(500 * time.Millisecond)
+		if len(w.service("new").Status.LoadBalancer.Ingress) == 0 {
+			t.Errorf("the new Service waits for its load balancer")
+		}
+		before := updatesOfEach(t, slices.DeleteFunc(w.took().Calls, func(call string) bool { return !strings.HasPrefix(call, "update ") }))
+		if before.services == 0 || before.services > 50 {
+			t.Errorf("%d of 200 load balancers had the node by then; this tries nothing", before.services)
+		}
+		w.settle(time.Minute)
+		if rest := updatesOfEach(t, w.took().Calls); before.services+rest.services != 200 {
+			t.Errorf("%d load balancers got the node, want 200", before.services+rest.services)
 		}
 	})
 }

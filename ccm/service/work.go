@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
 // dispatch works on Services, one goroutine each, until ctx ends and what has begun is done. Calls are made with a
@@ -226,6 +228,9 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	next, err := c.nextFor(key)
 	if err != nil {
 		return err
+	}
+	if next.canWait() {
+		ctx = cloud.WithLowPriority(ctx)
 	}
 	service, lb := next.service, next.lb
 	switch next.op {
