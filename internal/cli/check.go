@@ -196,6 +196,7 @@ func explainCheck(
 		}
 		report := check.Run(snap, f.CheckOptions())
 		check.Only(&report, code)
+		client.NameDocs(report.Findings)
 		doc.Report = &report
 	}
 	return output.Print(c.Out, doc, map[string]func() error{"text": func() error {

@@ -94,6 +94,10 @@ func TestExplainForPrograms(t *testing.T) {
 		doc.Report.Summary != (v1.CheckSummary{Skipped: 1}) {
 		t.Errorf("the finding: %+v", doc.Report)
 	}
+	blocked := decoded[v1.Explanation](t, transplant(t, "explain", "GAP-001", "--from-snapshot", labSnapshot, "-o", "json"))
+	if f := blocked.Report.Findings[0]; f.Outcome == v1.Pass || !strings.HasSuffix(f.Docs, "#gap-001") {
+		t.Errorf("a finding that did not pass names no page: %+v", f)
+	}
 	list := decoded[v1.CheckList](t, transplant(t, "explain", "-o", "json"))
 	if len(list.Checks) == 0 || list.Checks[0].Title == "" {
 		t.Errorf("the list: %+v", list)

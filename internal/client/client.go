@@ -228,6 +228,15 @@ func DocsURL(code string) string {
 	return "https://github.com/transplant-dev/transplant/blob/" + ref + "/docs/reference/checks.md#" + strings.ToLower(code)
 }
 
+// NameDocs writes into each finding that did not pass where its page is.
+func NameDocs(findings []v1.Finding) {
+	for i, f := range findings {
+		if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
+			findings[i].Docs = DocsURL(f.Code)
+		}
+	}
+}
+
 // PublishedHostImage is the image, by digest, that a release was made with; empty for other builds. The archives are
 // compiled after the images: a program inside an image cannot know that image's digest.
 var PublishedHostImage string

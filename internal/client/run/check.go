@@ -39,18 +39,9 @@ func Check(ctx context.Context, c *client.Client, o CheckOptions) (v1.CheckRepor
 		if o.Strict {
 			check.Strict(&report, o.Plan.CheckOptions())
 		}
-		nameDocs(report.Findings)
+		client.NameDocs(report.Findings)
 		return report, nil
 	})
-}
-
-// nameDocs says where the page of each finding is that did not pass.
-func nameDocs(findings []v1.Finding) {
-	for i, f := range findings {
-		if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
-			findings[i].Docs = client.DocsURL(f.Code)
-		}
-	}
 }
 
 // runChecks chooses the options that were left to the cluster and runs the checks.
