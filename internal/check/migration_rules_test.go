@@ -5,8 +5,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
-	"github.com/transplant-dev/transplant/internal/check/leadermigration"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/objectives"
 )
 
 // leads puts a lease that is held into the snapshot.
@@ -288,13 +288,13 @@ var migrationRules = []ruleCase{
 
 	{name: "no series", code: "LM-014", want: skipped},
 	{name: "all within the objective", code: "LM-014", want: pass_, says: []string{"2 series"}, change: shows(
-		v1.Series{Name: leadermigration.SeriesErrors, Sum: 1}, v1.Series{Name: leadermigration.SeriesSyncs, Count: 400, Sum: 900, Within60: within(399)})},
+		v1.Series{Name: objectives.SeriesErrors, Sum: 1}, v1.Series{Name: objectives.SeriesSyncs, Count: 400, Sum: 900, Within60: within(399)})},
 	{
 		name:   "errors",
 		code:   "LM-014",
 		want:   warn,
 		says:   []string{"nodesync_error_total is 37 (of 400 syncs)"},
-		change: shows(v1.Series{Name: leadermigration.SeriesErrors, Sum: 37}, v1.Series{Name: leadermigration.SeriesSyncs, Count: 400, Within60: within(400)}),
+		change: shows(v1.Series{Name: objectives.SeriesErrors, Sum: 37}, v1.Series{Name: objectives.SeriesSyncs, Count: 400, Within60: within(400)}),
 	},
 	{
 		name:   "slow load balancers",
@@ -303,7 +303,7 @@ var migrationRules = []ruleCase{
 		says:   []string{"12 of 400 took more than 60 s"},
 		change: shows(v1.Series{Name: "update_loadbalancer_host_latency_seconds", Count: 400, Within60: within(388)}),
 	},
-	{name: "few samples say nothing", code: "LM-014", want: pass_, change: shows(v1.Series{Name: leadermigration.SeriesSyncs, Count: 3, Within60: within(2)})},
+	{name: "few samples say nothing", code: "LM-014", want: pass_, change: shows(v1.Series{Name: objectives.SeriesSyncs, Count: 3, Within60: within(2)})},
 
 	{name: "one election", code: "GAP-002", want: pass_, says: []string{"about 2s", "17s at most"}},
 	{name: "F21: the managers are stopped", code: "GAP-002", want: pass_, opts: facts.Options{Strategy: "downtime"}, says: []string{"about 47s", "1m2s at most"}},

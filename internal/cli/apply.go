@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -16,6 +17,7 @@ func addRunFlags(c *console.Console, f *run.Options, cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.DryRun, "dry-run", false, "print the plan and change nothing")
 	cmd.Flags().BoolVar(&f.Steal, "steal-lock", false, "take the lock from a holder that is certainly dead")
 	addWithoutFlag(f, cmd)
+	addObjectivesFlag(f, cmd)
 	console.AddPinFlag(&f.Pinned, cmd)
 	c.AddVerboseFlag(cmd, "also show the steps that prepare, one by one, and what passed where findings block")
 }
@@ -85,6 +87,37 @@ func newRollback(c *console.Console) *cobra.Command {
 	cmd.Flags().
 		StringArrayVar(&accept, "accept", nil, `live with a difference that the verification at the end finds, OBJECT="reason" or "OBJECT FIELD=reason"`)
 	return cmd
+}
+
+// Words of --slo.
+const (
+	sloPause = "pause"
+	sloOff   = "off"
+)
+
+// objectivesFlag is --slo.
+type objectivesFlag struct {
+	printer.Format
+	ignore *bool
+}
+
+// Type implements pflag.Value.
+func (f *objectivesFlag) Type() string { return "word" }
+
+// Set implements pflag.Value.
+func (f *objectivesFlag) Set(s string) error {
+	if err := f.Format.Set(s); err != nil {
+		return err
+	}
+	*f.ignore = f.Value == sloOff
+	return nil
+}
+
+// addObjectivesFlag says what a breach of the objectives does to the run.
+func addObjectivesFlag(f *run.Options, cmd *cobra.Command) {
+	value := &objectivesFlag{printer.Format{Value: sloPause, Allowed: []string{sloPause, sloOff}}, &f.IgnoreObjectives}
+	cmd.Flags().
+		Var(value, "slo", "pause: the run waits when managers breach the objectives of KEP-2395 (errors and latency of node syncs); off: it only says so")
 }
 
 // addWithoutFlag names the hosts that are gone for good.

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/objectives"
 )
 
 // journal is what the cluster has of the run.
@@ -98,18 +100,88 @@ func TestAPausedRunIsStopped(t *testing.T) {
 	}
 }
 
+// fails is what a manager shows that has failed so often.
+func fails(at time.Time, errors float64) objectives.Reading {
+	return objectives.Reading{At: at, Manager: "cloud-controller-manager@cp-1", Series: []v1.Series{{Name: objectives.SeriesErrors, Sum: errors}}}
+}
+
+// An operator who has seen it goes on: what was counted until then does not pause the run once more, and what comes after it does.
+func TestARunWhoseManagersBreachTheirObjectivesIsPaused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	p, _ := w.begin()
+	watch := objectives.NewWatch(w.clock.Now())
+	watch.Add(fails(w.clock.Now(), 7))
+	counted, done, paused := 7.0, 0, []string{}
+	w.more = func() {
+		if len(paused) == 0 {
+			return
+		}
+		if _, err := pause.Resume(context.Background(), w.kube, w.journal().Doc().Run); err != nil { //nolint:usetesting // the world has no context
+			t.Error(err)
+		}
+	}
+	if err := w.engine(func(o *step.Options) {
+		o.Objectives = watch
+		o.Tell = func(e step.Event) {
+			switch e.Kind {
+			case step.EventDone, step.EventAlreadyDone:
+				if done++; done == 2 || done == 5 {
+					counted += 2
+				}
+				watch.Add(fails(w.clock.Now(), counted))
+			case step.EventPaused:
+				paused = append(paused, e.Message)
+			default:
+			}
+		}
+	}).Run(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(paused) != 2 || !strings.HasPrefix(paused[0], "paused by the run itself at 12:") ||
+		!strings.Contains(paused[0], ": nodesync_error_total grew by up to 2 in 15 minutes (cloud-controller-manager@cp-1), and less than 1 is the objective;") ||
+		!strings.Contains(paused[0], "--slo=off") || !strings.HasSuffix(paused[0], "; transplant resume lets it go on") {
+		t.Errorf("paused: %q", paused)
+	}
+	pauses := w.journal().Doc().Pauses
+	if len(pauses) != 2 || pauses[0].Before != p.Steps[2].ID || pauses[1].Before != p.Steps[5].ID {
+		t.Errorf("written down: %+v", pauses)
+	}
+}
+
+func TestARunThatCannotBePausedStopsWhereObjectivesAreBreached(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	w.api.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+		return strings.HasSuffix(r.URL.Path, pause.ControlName) && forbid(rw)
+	}
+	watch := objectives.NewWatch(w.clock.Now())
+	watch.Add(fails(w.clock.Now(), 0))
+	watch.Add(fails(w.clock.Now(), 2))
+	err := w.engine(func(o *step.Options) { o.Objectives = watch }).Run(t.Context(), p, nil)
+	if err == nil || !strings.Contains(err.Error(), "the objectives of KEP-2395 are not kept: nodesync_error_total grew by up to 2 in 15 minutes") ||
+		!strings.Contains(err.Error(), "--slo=off") {
+		t.Errorf("the run ends with: %v", err)
+	}
+	if doc := w.journal().Doc(); len(doc.Records) != 0 {
+		t.Errorf("%d steps were begun", len(doc.Records))
+	}
+}
+
+func forbid(rw http.ResponseWriter) bool {
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(http.StatusForbidden)
+	_, _ = rw.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not for you","code":403}`))
+	return true
+}
+
 func TestARunThatMayNotReadWhetherItIsPausedGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	p, _ := w.begin()
 	w.api.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
-		if !strings.HasSuffix(r.URL.Path, pause.ControlName) {
-			return false
-		}
-		rw.Header().Set("Content-Type", "application/json")
-		rw.WriteHeader(http.StatusForbidden)
-		_, _ = rw.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not for you","code":403}`))
-		return true
+		return strings.HasSuffix(r.URL.Path, pause.ControlName) && forbid(rw)
 	}
 	var said []string
 	if err := w.engine(func(o *step.Options) {

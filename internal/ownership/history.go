@@ -12,6 +12,11 @@ import (
 // kernel's boot time, which has whole seconds.
 const startTolerance = 2 * time.Second
 
+// IsSameStart reports whether two statements of a start time may be about one process. An unknown one may be of any.
+func IsSameStart(a, b *time.Time) bool {
+	return a == nil || b == nil || a.Sub(*b).Abs() <= startTolerance
+}
+
 // history is what was seen of one component on one host, over all its incarnations.
 type history struct {
 	Owner

@@ -24,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/report/plain"
 )
@@ -87,6 +88,7 @@ func Build(in Input) v1.Report {
 	r.Handover = handover(in, judged, r.Gaps)
 	r.Inventory = inventory(in.Before, in.After, r.Direction, going(j))
 	r.Disruption = disruption(in, r.Steps)
+	r.Objectives = objectives.Of(j, r.Ended, in.Before, in.After, in.Events)
 	r.Unpromised = unpromised(in, judged)
 	r.Sources = sources(in, r)
 	r.Result, r.Reasons = verdict(in, r)

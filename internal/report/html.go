@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/probe"
 	"github.com/transplant-dev/transplant/internal/report/plain"
 )
@@ -30,17 +31,18 @@ var pageStyle string
 
 // page is parsed once; a mistake in it fails every test of the package.
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"clock":       clock,
-	"duration":    duration,
-	"short":       short,
-	"successor":   successor,
-	"certainty":   certainty,
-	"plural":      english.Count,
-	"orNone":      orNone,
-	"pathTitle":   probe.Title,
-	"withoutHint": func() string { return withoutHint },
-	"pauseHint":   func() string { return pauseHint },
-	"spaced":      func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "-", " ") },
+	"clock":          clock,
+	"duration":       duration,
+	"short":          short,
+	"successor":      successor,
+	"certainty":      certainty,
+	"plural":         english.Count,
+	"orNone":         orNone,
+	"pathTitle":      probe.Title,
+	"withoutHint":    func() string { return withoutHint },
+	"objectivesHint": func() string { return objectivesHint },
+	"pauseHint":      func() string { return pauseHint },
+	"spaced":         func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "-", " ") },
 }).Parse(pageText + pictureText))
 
 // view is what the page shows.
@@ -62,6 +64,7 @@ type view struct {
 	Phases    []phaseRows
 	Counts    []countRow
 	Probed    *disruptionView
+	Judged    []objectiveRow
 	Expected  []v1.Difference
 	Surprises []v1.Difference
 }
@@ -97,6 +100,38 @@ type countRow struct {
 	What          string
 	Before, After string
 	Detail, Tone  string
+}
+
+// objectiveRow is a line of the table of objectives.
+type objectiveRow struct {
+	Series, Window, Count, Slow, Densest, Words, Tone string
+}
+
+// objectiveRows are the lines of the table of objectives, by series.
+func objectiveRows(o *v1.Objectives) []objectiveRow {
+	if o == nil {
+		return nil
+	}
+	var out []objectiveRow
+	for _, w := range o.Windows {
+		for _, s := range w.Series {
+			row := objectiveRow{Series: s.Name, Window: w.Name, Count: fmt.Sprint(s.Count), Slow: fmt.Sprint(s.Slow), Densest: "–"}
+			if s.Name == objectives.SeriesErrors {
+				row.Slow, row.Densest = "–", fmt.Sprintf("%.3g", s.MostIn15Minutes)
+			}
+			switch {
+			case s.Breach != "":
+				row.Words, row.Tone = "breached: "+s.Breach, toneBad
+			case s.Count > 0 || s.Name == objectives.SeriesErrors:
+				row.Words, row.Tone = "kept", toneGood
+			default:
+				row.Words = "nothing to judge"
+			}
+			out = append(out, row)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b objectiveRow) int { return strings.Compare(a.Series, b.Series) })
+	return out
 }
 
 // Tones of a result or figure; each has a glyph and a colour.
@@ -139,6 +174,7 @@ func viewOf(r v1.Report) view {
 	v.Phases = stepTable(r)
 	v.Counts = countRows(r.Inventory)
 	v.Probed = viewDisruption(r)
+	v.Judged = objectiveRows(r.Objectives)
 	for _, d := range r.Inventory.Differences {
 		if d.Expected {
 			v.Expected = append(v.Expected, d)

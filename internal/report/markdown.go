@@ -83,6 +83,7 @@ func markdown(r v1.Report) string {
 	m.figures(r)
 	m.gaps(r)
 	m.disruption(r)
+	m.objectives(r.Objectives)
 	m.without(r)
 	m.inventory(r)
 	m.steps(r)
@@ -154,6 +155,21 @@ func (m *md) gaps(r v1.Report) {
 		for _, l := range r.LateEffects {
 			m.row(fmt.Sprint(l.Seq), l.Loop, l.Owner, l.Service+" "+l.Action, clock(l.Arrived), clock(l.Effect))
 		}
+	}
+}
+
+// objectivesHint says what the table of objectives is about.
+const objectivesHint = "What the managers counted themselves. KEP-2395 asks that 99% take less than 60 s, and for less than 1 error of node syncs in 15 minutes."
+
+func (m *md) objectives(o *v1.Objectives) {
+	if o == nil {
+		return
+	}
+	m.line("\n## Objectives of KEP-2395")
+	m.line("\n%s", objectivesHint)
+	m.header("series", "when", ">counted", ">over 60 s", ">most in 15 min", "objective")
+	for _, row := range objectiveRows(o) {
+		m.row(row.Series, row.Window, row.Count, row.Slow, row.Densest, row.Words)
 	}
 }
 

@@ -73,7 +73,16 @@ func (r *run) start(component, host string) {
 }
 
 func (r *run) scrape(component, host string, loops []string, leads ...string) {
-	r.event(v1.OwnershipEvent{Source: v1.SourceScrape, Component: component, Host: host, Loops: loops, Leads: leads}, "s"+who(component, host))
+	e := v1.OwnershipEvent{Source: v1.SourceScrape, Component: component, Host: host, Loops: loops, Leads: leads}
+	if len(loops) > 0 {
+		e.Series = synced(uint64(100 + r.now))
+	}
+	r.event(e, "s"+who(component, host))
+}
+
+// synced are the series of a manager that has synced nodes so often, without an error.
+func synced(n uint64) []v1.Series {
+	return []v1.Series{{Name: "nodesync_error_total"}, {Name: "nodesync_latency_seconds", Count: n, Sum: float64(n) / 5, Within60: &n}}
 }
 
 func (r *run) holds(name, holder string) {
@@ -182,6 +191,7 @@ func migration() Input {
 		Keys: map[string]ownership.Owner{}, Before: snapshot(), After: snapshot(), Calls: []v1.CloudCall{}, ToolVersion: "v0.1.0", Now: at(75),
 	}
 	r.in.After.TakenAt = at(60)
+	r.in.After.Managers = []v1.Manager{{Component: c, Host: "cp-1", Series: synced(190)}}
 	hosts := []string{"cp-1", "cp-2", "cp-3"}
 	for _, h := range hosts {
 		r.in.Keys["AKIALAB"+strings.ToUpper(strings.ReplaceAll(h, "-", ""))+"KCM"] = ownership.Owner{Component: k, Host: h}

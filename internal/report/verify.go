@@ -8,7 +8,9 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/probe"
+	"github.com/transplant-dev/transplant/internal/report/plain"
 )
 
 // VerifyInput is what a verification judges.
@@ -108,6 +110,7 @@ func Verify(in VerifyInput) (v1.Verification, []string) {
 	)
 	v.cloud("routes", "Route/", counted(inv.Routes.Before, inv.Routes.After)+" in the cloud")
 	v.disruption()
+	v.objectives()
 	v.facts()
 	for _, c := range v.out.Checks {
 		v.out.Problems = append(v.out.Problems, c.Problems...)
@@ -291,6 +294,33 @@ func (v *verifier) disruption() {
 		c.Outcome = v1.Fail
 	case v1.DisruptionUnknown:
 		c.Outcome = v1.Unknown
+	}
+	v.add(c)
+}
+
+// objectives judges what managers have counted since the migration. What they did not keep during it is told, and no
+// reason to take the migration back.
+func (v *verifier) objectives() {
+	c := v1.VerificationCheck{Name: "objectives", Outcome: v1.Pass}
+	during, after := objectives.Window(v.in.Report.Objectives, v1.WindowDuring), objectives.Window(
+		v.in.Report.Objectives,
+		v1.WindowAfter,
+	)
+	if after == nil {
+		c.Outcome = v1.Skip
+		c.Summary = "no manager shows the series of KEP-2395 (errors and latency of node syncs) from the migration until now"
+		v.add(c)
+		return
+	}
+	c.Problems = objectives.Breaches(after.Series)
+	c.Summary = fmt.Sprintf("the managers have kept the objectives of KEP-2395 for %s", plain.Duration(after.To.Sub(after.From).Seconds()))
+	if len(c.Problems) > 0 {
+		c.Outcome, c.Summary = v1.Fail, c.Problems[0]
+	}
+	if during != nil {
+		if breaches := objectives.Breaches(during.Series); len(breaches) > 0 {
+			c.Summary += "; during the migration: " + breaches[0]
+		}
 	}
 	v.add(c)
 }

@@ -41,6 +41,13 @@ func TestVerify(t *testing.T) {
 		says   []string              // in the problems
 	}{
 		{name: "everything is as it was", result: v1.ResultOK, want: map[string]v1.Outcome{}},
+		{name: "a manager that fails since", change: func(in *Input) {
+			series := synced(190)
+			series[0].Sum = 3
+			in.After.Managers[0].Series = series
+		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"objectives": v1.Fail},
+			says: []string{"nodesync_error_total grew by up to 3 in 15 minutes (cloud-controller-manager@cp-1), and less than 1 is the objective"}},
+		{name: "managers without those series", change: func(in *Input) { in.After.Managers = nil }, result: v1.ResultOK, want: map[string]v1.Outcome{"objectives": v1.Skip}},
 		{name: "in the middle", with: func(in *VerifyInput) { in.Phase = v1.RunApplying }, result: v1.ResultFailed, want: map[string]v1.Outcome{"finished": v1.Fail},
 			says: []string{"is not finished: it is applying"}},
 		{name: "a loop with two owners", with: func(in *VerifyInput) { in.Owners = "loop route runs in a and in b" }, result: v1.ResultFailed,

@@ -37,7 +37,7 @@ func Judge(f Facts) v1.Status {
 	}
 	s.State = stateOf(f, s)
 	if p := published(f); p != nil {
-		s.Disruption = p.Disruption
+		s.Disruption, s.Objectives = p.Disruption, p.Objectives
 	}
 	if f.Journal != nil {
 		s.Remaining = remaining(f, s)
@@ -55,6 +55,7 @@ func Judge(f Facts) v1.Status {
 // may repeat what its author was given.
 func WithoutSecrets(s v1.Status) v1.Status {
 	s.LastError, s.Disruption, s.Untrusted = mask.Text(s.LastError), mask.Text(s.Disruption), mask.Text(s.Untrusted)
+	s.Objectives = mask.Text(s.Objectives)
 	s.NotRead = mask.Texts(s.NotRead)
 	if s.Lock != nil {
 		of := *s.Lock

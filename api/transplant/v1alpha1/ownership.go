@@ -60,6 +60,9 @@ type OwnershipEvent struct {
 	// Loops are the running_managed_controllers at 1, and Leads the leader_election_master_status at 1; of source scrape.
 	Loops []string `json:"loops,omitempty"`
 	Leads []string `json:"leads,omitempty"`
+	// Series are those of KEP-2395 that a manager shows; of source scrape. Without them they are as on the manager's line
+	// before.
+	Series []Series `json:"series,omitempty"`
 	// ProcessStarted tells incarnations of a manager apart.
 	ProcessStarted *time.Time `json:"processStarted,omitempty"`
 	// PID, StartTicks and Ended are of source process. Ended is set when the process is gone for certain. A line without

@@ -202,7 +202,9 @@ type Report struct {
 	Tenures     []Tenure        `json:"tenures,omitempty"`
 	Inventory   InventoryReport `json:"inventory"`
 	// Disruption is what clients noticed; nil when the run was not probed.
-	Disruption *Disruption  `json:"disruption,omitempty"`
+	Disruption *Disruption `json:"disruption,omitempty"`
+	// Objectives say whether the managers kept those of KEP-2395; nil where no manager showed its series.
+	Objectives *Objectives  `json:"objectives,omitempty"`
 	Steps      []StepReport `json:"steps"`
 	// Unpromised are the windows that cannot be closed, with their measured lengths where known.
 	Unpromised []string `json:"unpromised,omitempty"`
@@ -214,6 +216,44 @@ type Report struct {
 	Unknown []string `json:"unknown,omitempty"`
 	// Notes are observations that change no verdict.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// Objectives are the service level objectives of KEP-2395, by what managers counted themselves.
+type Objectives struct {
+	// Windows are before, during and after the migration, those in which a manager was read.
+	Windows []ObjectiveWindow `json:"windows"`
+}
+
+// Names of an ObjectiveWindow.
+const (
+	// WindowBefore ends with the first step that changes a manager.
+	WindowBefore = "before"
+	WindowDuring = "during"
+	// WindowAfter is from the end of the migration to when the report was made.
+	WindowAfter = "after"
+)
+
+// ObjectiveWindow is what all managers counted in a time.
+type ObjectiveWindow struct {
+	Name   string            `json:"name"`
+	From   time.Time         `json:"from"`
+	To     time.Time         `json:"to"`
+	Series []ObjectiveSeries `json:"series"`
+}
+
+// ObjectiveSeries is how much one of the five series grew in a window.
+type ObjectiveSeries struct {
+	// Name without the subsystem that differs between versions, e.g. nodesync_error_total.
+	Name string `json:"name"`
+	// Count is the number of samples of a histogram, or of errors.
+	Count uint64 `json:"count"`
+	// Slow is how many samples took more than 60 seconds; up to 64 where the histogram has no nearer bound.
+	Slow uint64 `json:"slow,omitempty"`
+	// MostIn15Minutes is the largest growth of the counter of errors in 15 minutes; an average where managers were looked
+	// at more rarely.
+	MostIn15Minutes float64 `json:"mostIn15Minutes,omitempty"`
+	// Breach says how the objective is not kept; empty when it is.
+	Breach string `json:"breach,omitempty"`
 }
 
 // MovedHosts counts the hosts of which at least one step is done.

@@ -73,6 +73,9 @@ type Status struct {
 	Leases []LeaseStatus `json:"leases,omitempty"`
 	// Disruption is what the probes of who executes the run have seen so far; empty where none run.
 	Disruption string `json:"disruption,omitempty"`
+	// Objectives say how those of KEP-2395 stand, in the words of who executes the run. They are empty where no manager
+	// has shown its series.
+	Objectives string `json:"objectives,omitempty"`
 	// NotRead are the sentences that name what could not be read, and so is not in this document.
 	NotRead []string `json:"notRead,omitempty"`
 	Next    string   `json:"next,omitempty"`
@@ -164,6 +167,8 @@ type Progress struct {
 	Steps []StepProgress `json:"steps,omitempty"`
 	// Disruption is what its probes have seen so far; empty where none run.
 	Disruption string `json:"disruption,omitempty"`
+	// Objectives say how those of KEP-2395 stand; empty where no manager has shown its series yet.
+	Objectives string `json:"objectives,omitempty"`
 }
 
 // StepProgress is a step under way. Times are by the clock of who executes it.

@@ -10,12 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
-)
-
-// Series of KEP-2395 by the part of their names that versions share.
-const (
-	SeriesErrors = "nodesync_error_total"
-	SeriesSyncs  = "nodesync_latency_seconds"
+	"github.com/transplant-dev/transplant/internal/objectives"
 )
 
 // The KEP's objective: 99% of the work within a minute. The same share is asked of syncs without an error.
@@ -76,9 +71,9 @@ func seriesComplaints(all []v1.Series) []string {
 	var syncs uint64
 	for _, s := range all {
 		switch s.Name {
-		case SeriesErrors:
+		case objectives.SeriesErrors:
 			errors = s.Sum
-		case SeriesSyncs:
+		case objectives.SeriesSyncs:
 			syncs = s.Count
 		}
 		if s.Within60 != nil && s.Count >= fewestSamples && float64(*s.Within60) < objective*float64(s.Count) {
@@ -86,7 +81,7 @@ func seriesComplaints(all []v1.Series) []string {
 		}
 	}
 	if errors > 0 && errors > (1-objective)*float64(syncs) {
-		out = append(out, fmt.Sprintf("%s is %.0f (of %d syncs)", SeriesErrors, errors, syncs))
+		out = append(out, fmt.Sprintf("%s is %.0f (of %d syncs)", objectives.SeriesErrors, errors, syncs))
 	}
 	return out
 }

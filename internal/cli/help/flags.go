@@ -28,7 +28,7 @@ var headings = []struct {
 }{
 	{"What is done", []string{
 		"accept", "detailed-exitcode", "dry-run", "from-snapshot", "list", "node", "out", "part", "plan-sha256",
-		"preview-cloud-config", "prove", "refresh", "steal-lock", "strict", "until", "without-host", "yes",
+		"preview-cloud-config", "prove", "refresh", "slo", "steal-lock", "strict", "until", "without-host", "yes",
 	}},
 	{"Which clusters", []string{"except", "first", "provider", "release-holds", "restart-machines", "selector"}},
 	{"How the cluster is changed", []string{

@@ -134,6 +134,7 @@ var verified = map[string]string{
 	"load-balancers": "load balancers of the cloud are as before",
 	"routes":         "routes of the cloud are as before",
 	"disruption":     "outages kept their budget",
+	"objectives":     "managers keep the objectives of KEP-2395",
 	"facts":          "nothing else that was looked for is unknown",
 }
 

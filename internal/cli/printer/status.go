@@ -35,6 +35,9 @@ func StatusText(s v1.Status, l Layout, all bool) string {
 	if s.Disruption != "" {
 		p.field("probes", "%s", strings.TrimPrefix(s.Disruption, "probes: "))
 	}
+	if s.Objectives != "" {
+		p.wrapped("objectives", s.Objectives)
+	}
 	p.notRead(s.NotRead)
 	p.line("next: %s", s.Next)
 	return p.B.String()

@@ -167,7 +167,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 		if err != nil {
 			return err
 		}
-		return execute(ctx, c, j, p, extent{steps: n}, snap, snap, o.Accepted)
+		return execute(ctx, c, j, p, extent{steps: n}, snap, snap, o.Options)
 	})
 }
 

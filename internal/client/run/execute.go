@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -47,6 +48,8 @@ type Options struct {
 	ProviderGiven bool
 	// Nodes are the workers that an apply changes; empty for all of the plan.
 	Nodes []string
+	// IgnoreObjectives goes on where managers do not keep the objectives of KEP-2395.
+	IgnoreObjectives bool
 }
 
 // extent is how much of a plan a run executes.
@@ -69,13 +72,14 @@ func execute(
 	p *v1.Plan,
 	of extent,
 	before, now *v1.Snapshot,
-	accepted map[string]string,
+	o Options,
 ) error {
 	hard, stop, done := c.Interruptible(ctx)
 	defer done()
 	doc := j.Doc()
 	tell := Reporter(c, doc.Run) // also publishes the progress, and so comes before the probes
-	stopRecorder, err := record(ctx, c, p, doc.Run)
+	watch := objectives.NewWatch(time.Now())
+	stopRecorder, err := record(ctx, c, p, doc.Run, watch)
 	if err != nil {
 		return err
 	}
@@ -83,6 +87,10 @@ func execute(
 	stopProbes, err := c.StartProbes(ctx, p.Cluster.UID, doc.Run)
 	if err != nil {
 		return err
+	}
+	judged := watch
+	if o.IgnoreObjectives {
+		judged = nil
 	}
 	engine := migrate.New(step.Options{
 		Kube:          c.Kube,
@@ -99,9 +107,10 @@ func execute(
 		Tell:          tell,
 		Clock:         fault.Clock(),
 		Hook:          fault.Hook,
-		Compare:       compareWithBefore(c, j, before, accepted),
+		Compare:       compareWithBefore(c, j, before, o.Accepted),
 		Extend:        c.Extend,
 		Later:         of.later,
+		Objectives:    judged,
 	}, j)
 	part := *p
 	if part.Until = ""; of.steps < len(p.Steps) {
@@ -127,6 +136,9 @@ func execute(
 		)
 		SuggestBundle(c, err, "")
 		return err
+	}
+	if words := watch.Words(); words != "" {
+		c.Narrate("objectives of KEP-2395: %s", strings.TrimSuffix(words, " so far"))
 	}
 	if rest := remainingPlan(p, j.Doc()); len(rest.Steps) > 0 {
 		c.Narrate(

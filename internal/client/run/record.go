@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -15,12 +16,20 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 )
 
-// record watches who owns the loops, next to a run, into the run's ownership log. It returns what stops it.
-func record(ctx context.Context, c *client.Client, p *v1.Plan, run string) (func(), error) {
+// record watches who owns the loops, next to a run, into the run's ownership log. It gives what managers show of their
+// objectives to the watch, and returns what stops it.
+func record(
+	ctx context.Context,
+	c *client.Client,
+	p *v1.Plan,
+	run string,
+	watch *objectives.Watch,
+) (func(), error) {
 	path, err := c.LogPath(p.Cluster.UID, run)
 	if err != nil {
 		return nil, err
@@ -54,7 +63,15 @@ func record(ctx context.Context, c *client.Client, p *v1.Plan, run string) (func
 		Leases:    []string{component.KCM, component.CCM, p.Options.LeaseName},
 		Targets:   func() []recorder.Target { return managers.Targets(ctx) },
 		Scrape: func(ctx context.Context, t recorder.Target) (v1.Manager, error) {
-			return c.Scrape(ctx, t.Component, t.Host, t.Address)
+			m, err := c.Scrape(ctx, t.Component, t.Host, t.Address)
+			if err == nil && len(m.Series) > 0 {
+				who := t.Component + "@" + t.Host
+				watch.Add(objectives.Reading{At: time.Now(), Manager: who, Started: m.ProcessStarted, Series: m.Series})
+				if c.Progress != nil {
+					c.Progress.Judged(watch.Words())
+				}
+			}
+			return m, err
 		},
 		Processes: c.Processes,
 		Sink: func(e v1.OwnershipEvent) {

@@ -261,7 +261,7 @@ func resumeLocked(
 			return err
 		}
 	}
-	return execute(ctx, c, j, p, of, before, live, f.Accepted)
+	return execute(ctx, c, j, p, of, before, live, f)
 }
 
 // ReviewUnseen prints the whole of a plan that was not approved on this machine. It comes from the cluster, where

@@ -162,7 +162,7 @@ func rollbackLocked(
 	if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
 		return err
 	}
-	return execute(ctx, c, j, p, whole(p), before, snap, f.Accepted)
+	return execute(ctx, c, j, p, whole(p), before, snap, f)
 }
 
 // managersRecorded refuses a rollback that would leave a cloud-controller-manager running.

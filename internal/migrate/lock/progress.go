@@ -81,6 +81,16 @@ func (p *Progress) Disrupted(line string) {
 	}
 }
 
+// Judged publishes how the objectives of KEP-2395 stand.
+func (p *Progress) Judged(words string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if words = mask.Cut(words, progressLimit); words != p.doc.Objectives {
+		p.doc.Objectives = words
+		p.send()
+	}
+}
+
 func (p *Progress) send() {
 	doc := p.doc
 	data, err := json.Marshal(doc)
@@ -107,7 +117,7 @@ func ReadProgress(annotation string) *v1.Progress {
 	if json.Unmarshal([]byte(annotation), &p) != nil {
 		return nil
 	}
-	p.Disruption = mask.Text(p.Disruption)
+	p.Disruption, p.Objectives = mask.Text(p.Disruption), mask.Text(p.Objectives)
 	for i := range p.Steps {
 		p.Steps[i].Waiting = mask.Text(p.Steps[i].Waiting)
 	}

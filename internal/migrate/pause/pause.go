@@ -53,7 +53,11 @@ func Requested(cm *corev1.ConfigMap, run string) *v1.Pause {
 // Request asks the run to wait before its next step. A run that is asked already goes on being paused by who asked
 // first, who is returned.
 func Request(ctx context.Context, kube kubernetes.Interface, want v1.Pause) (*v1.Pause, error) {
-	return control(ctx, journal.InCluster(kube), want.Run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
+	return request(ctx, journal.InCluster(kube), want)
+}
+
+func request(ctx context.Context, at journal.ObjectLocation, want v1.Pause) (*v1.Pause, error) {
+	return control(ctx, at, want.Run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
 		if now != nil {
 			return now, false
 		}
@@ -166,7 +170,7 @@ func (e *Pauser) ensureControl(ctx context.Context) error {
 // ConfigMap cannot be paused, which is said once.
 func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-chan struct{}) error {
 	if e.forbidden {
-		return nil
+		return e.stopOnBreach()
 	}
 	if !e.objectReady {
 		if err := e.ensureControl(ctx); apierrors.IsForbidden(err) {
@@ -178,7 +182,7 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 					Message: "this run cannot be paused from elsewhere: " + err.Error(),
 				},
 			)
-			return nil
+			return e.stopOnBreach()
 		} else if err != nil {
 			return fmt.Errorf(
 				"making the ConfigMap %s, through which a run is paused: %w",
@@ -187,6 +191,9 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 			)
 		}
 		e.objectReady = true
+	}
+	if err := e.pauseOnBreach(ctx); err != nil {
+		return err
 	}
 	var asked *v1.Pause
 	err := retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
@@ -217,6 +224,37 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 		return nil
 	}
 	return e.waitOut(ctx, *asked, before, stop)
+}
+
+// breachedBy is who pauses a run whose managers do not keep their objectives.
+const breachedBy = "the run itself"
+
+// howToGoOn is what an operator can do about a breach.
+const howToGoOn = "look at the logs of that manager and at what the cloud answers; --slo=off goes on whatever managers count"
+
+// pauseOnBreach asks the run to wait where managers do not keep the objectives of KEP-2395. A migration that goes on
+// would take a provider that fails to the next hosts.
+func (e *Pauser) pauseOnBreach(ctx context.Context) error {
+	breach := e.Env.Objectives.Breach()
+	if breach == "" {
+		return nil
+	}
+	want := v1.Pause{
+		Run:    e.Env.Journal.Doc().Run,
+		By:     breachedBy,
+		At:     e.Env.Clock.Now(),
+		Reason: breach + "; " + howToGoOn,
+	}
+	_, err := request(ctx, e.Env.Location(), want)
+	return err
+}
+
+// stopOnBreach ends a run that cannot be paused.
+func (e *Pauser) stopOnBreach() error {
+	if breach := e.Env.Objectives.Breach(); breach != "" {
+		return fmt.Errorf("the objectives of KEP-2395 are not kept: %s; %s", breach, howToGoOn)
+	}
+	return nil
 }
 
 func (e *Pauser) requestedPause(ctx context.Context) (*v1.Pause, error) {
@@ -256,6 +294,7 @@ func (e *Pauser) waitOut(ctx context.Context, asked v1.Pause, before v1.Step, st
 	if err := e.endPause(ctx, rec); err != nil {
 		return err
 	}
+	e.Env.Objectives.Restart(e.Env.Clock.Now())
 	e.Env.Report(before, step.EventResumed, fmt.Sprintf("resumed after %s", e.Env.Clock.Since(rec.From).Round(time.Second)))
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/podreason"
 )
 
@@ -67,6 +68,8 @@ type Options struct {
 	// compared. It is nil if the whole cluster is not read. Steps that verify ask it when all that they look at themselves
 	// is right.
 	Compare func(ctx context.Context) (problems, unknown []string)
+	// Objectives are judged before each step: the run is paused where they are breached. Nil where none are judged.
+	Objectives *objectives.Watch
 	// Later are the IDs of the steps that this run leaves for another one; see planstep.ForNodes.
 	Later map[string]bool
 	// Unjudged lets a test execute steps that no migration has.

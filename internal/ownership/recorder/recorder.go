@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -171,6 +172,9 @@ type source struct {
 	failing bool
 	// pending is the last successful look when it was not written.
 	pending *v1.OwnershipEvent
+	// series were written last, of the process that was started then.
+	series  []v1.Series
+	started *time.Time
 }
 
 // ok records a successful look. The state is what has to change for the look to be written before the next heartbeat.
@@ -190,9 +194,23 @@ func (s *source) ok(e v1.OwnershipEvent, state string) {
 // it.
 func (s *source) flush() {
 	if s.pending != nil {
+		s.leaveOutSeries()
 		s.r.sink(*s.pending)
 		s.written, s.pending = s.pending.Time, nil
 	}
+}
+
+// leaveOutSeries leaves the series out of a line that has the same as the one before, of the same process.
+func (s *source) leaveOutSeries() {
+	e := s.pending
+	if e.Series == nil {
+		return
+	}
+	if ownership.IsSameStart(s.started, e.ProcessStarted) && equality.Semantic.DeepEqual(e.Series, s.series) {
+		e.Series = nil
+		return
+	}
+	s.series, s.started = e.Series, e.ProcessStarted
 }
 
 // recordFailure records a failed look, once per transition.

@@ -58,7 +58,7 @@ func (r *Recorder) scrapeOnce(ctx context.Context, src *source, t Target) {
 		return
 	}
 	r.scheduler.recordAnswer(t, m)
-	e.Loops, e.Leads, e.ProcessStarted = m.Loops, m.Leads, m.ProcessStarted
+	e.Loops, e.Leads, e.ProcessStarted, e.Series = m.Loops, m.Leads, m.ProcessStarted, m.Series
 	state := strings.Join(m.Loops, ",") + ";" + strings.Join(m.Leads, ",")
 	if m.ProcessStarted != nil {
 		state += ";" + m.ProcessStarted.Round(time.Second).String() // it jitters: see startTolerance
