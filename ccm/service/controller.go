@@ -104,8 +104,8 @@ type Controller struct {
 	clock    clock.WithTicker
 	recorder record.EventRecorder
 
-	queue       serviceQueue                                 // Services to look at
-	delays      workqueue.TypedRateLimiter[string]           // of the queue
+	queue       serviceQueue // Services to look at
+	retries     retries
 	nodeQueue   workqueue.TypedRateLimitingInterface[string] // batches of changed nodes
 	workerSlots chan struct{}                                // one for each worker
 	slowSlots   chan struct{}                                // one for each Service that takes long
@@ -147,13 +147,13 @@ func New(config Config) (*Controller, error) {
 		tracker:     tracker,
 		clock:       config.Clock,
 		recorder:    config.Recorder,
-		delays:      newDelays(),
+		retries:     newRetries(),
 		nodeQueue:   newQueue("node", newDelays(), config.Clock, workqueue.DefaultQueue[string]()),
 		workerSlots: make(chan struct{}, config.Workers),
 		slowSlots:   make(chan struct{}, max(slowPerWorker*config.Workers, minSlow)),
 	}
 	lanes := newLanes()
-	c.queue = serviceQueue{newQueue("service", c.delays, config.Clock, lanes), lanes}
+	c.queue = serviceQueue{newQueue("service", c.retries.failed, config.Clock, lanes), lanes}
 	c.state = newState(config)
 	return c, c.watch()
 }

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,6 +59,52 @@ func TestANewServiceIsMadeFirstWhileTheCloudThrottles(t *testing.T) {
 			t.Errorf("%d load balancers got the node, want 200", before.services+rest.services)
 		}
 	})
+}
+
+// The guard holds calls to the rate that the cloud takes, so one that was throttled is made again soon. Only if that goes on it is an event.
+func TestAServiceThatTheCloudThrottlesIsTriedAgainSoon(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		refused int
+		made    time.Duration
+		warned  bool
+	}{
+		{"three times", 3, 2 * time.Second, false},
+		{"for longer", 6, 20 * time.Second, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				left := map[string]int{"ensure": test.refused, "update": test.refused}
+				w.cloud.before = func(_ context.Context, call, _ string) error {
+					if left[call]--; left[call] >= 0 {
+						return errors.New("Throttling: Rate exceeded")
+					}
+					return nil
+				}
+				w.start()
+				w.add(node("n00"))
+				w.add(service("web"))
+				w.settle(test.made)
+				if len(w.service("web").Status.LoadBalancer.Ingress) == 0 {
+					t.Error("the Service has no load balancer yet")
+				}
+				made := w.took()
+				w.join("n01")
+				w.settle(test.made + 10*time.Second)
+				updated := w.took()
+				if last := made.Calls[len(made.Calls)-1]; !strings.HasPrefix(last, "ensure web") {
+					t.Errorf("the last call is %s", last)
+				}
+				if !slices.ContainsFunc(updated.Calls, func(call string) bool { return call == "update web [n00 n01]" || call == "ensure web [n00 n01]" }) {
+					t.Errorf("the node is not in the load balancer: %v", updated.Calls)
+				}
+				isWarning := func(event string) bool { return strings.HasPrefix(event, "Warning ") }
+				if warned := slices.ContainsFunc(made.Events, isWarning) && slices.ContainsFunc(updated.Events, isWarning); warned != test.warned {
+					t.Errorf("events %v and %v", made.Events, updated.Events)
+				}
+			})
+		})
+	}
 }
 
 // Without an end of new Services, nodes come to the load balancers all the same.

@@ -70,7 +70,7 @@ func leaveWhenSlow(leave func(), slowSlots chan struct{}) (done func()) {
 
 func (c *Controller) requeue(ctx context.Context, key string, err error) {
 	if err == nil || isFinal(ctx, err) {
-		c.queue.Forget(key)
+		c.retries.forget(key)
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("service", key)
@@ -84,12 +84,52 @@ func (c *Controller) requeue(ctx context.Context, key string, err error) {
 		return
 	}
 	logger.Error(err, "Keeping a load balancer; it is tried again")
-	delay := c.delays.When(key)
+	delay := c.retries.delay(key, err)
 	if unknown == nil && next.isLeaving() {
 		delay = min(delay, maxDeleteDelay)
 	}
 	c.queue.AddAfter(key, delay)
 }
+
+// retries decides when a Service is tried again.
+type retries struct {
+	failed, throttled workqueue.TypedRateLimiter[string]
+}
+
+const (
+	// throttledDelay is before the first try after one that the cloud has throttled. It doubles each time. The guard
+	// makes no more calls than the cloud takes, so a longer delay would keep the Service waiting and spare no call.
+	throttledDelay = 250 * time.Millisecond
+	// throttledTries are not worth an event: the cloud takes the call soon as a rule.
+	throttledTries = 4
+)
+
+func newRetries() retries {
+	return retries{
+		newDelays(),
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](throttledDelay, maxRetryDelay),
+	}
+}
+
+// delay is how long to wait after an error.
+func (r retries) delay(key string, err error) time.Duration {
+	if isThrottled(err) {
+		return r.throttled.When(key)
+	}
+	return r.failed.When(key)
+}
+
+func (r retries) forget(key string) {
+	r.failed.Forget(key)
+	r.throttled.Forget(key)
+}
+
+// isBrief reports whether an error only says that the cloud throttles, and has not done so for long.
+func (r retries) isBrief(key string, err error) bool {
+	return isThrottled(err) && r.throttled.NumRequeues(key) < throttledTries
+}
+
+func isThrottled(err error) bool { return err != nil && cloud.Classify(err) == cloud.OutcomeThrottled }
 
 // urgentInRow is how many Services that were changed are taken before one of those that can wait, while there are both.
 const urgentInRow = 4
@@ -279,7 +319,7 @@ func (c *Controller) lookUp(key string) (*corev1.Service, error) {
 
 // recordFailure makes an error an event, unless it is that this process may no longer act.
 func (c *Controller) recordFailure(ctx context.Context, service *corev1.Service, err error) error {
-	if err != nil && !isFinal(ctx, err) {
+	if err != nil && !isFinal(ctx, err) && !c.retries.isBrief(keyOf(service), err) {
 		c.recorder.Eventf(service, corev1.EventTypeWarning, reasonSyncFailed, "Error syncing load balancer: %v", err)
 	}
 	return err
@@ -399,6 +439,9 @@ func (c *Controller) notUpdated(
 	nodes []*corev1.Node,
 	err error,
 ) error {
+	if c.retries.isBrief(key, err) {
+		return err // nothing is wrong with the load balancer
+	}
 	lb.spec = ""
 	c.store.putLBState(key, lb)
 	if isFinal(ctx, err) {
@@ -474,7 +517,7 @@ func (c *Controller) removeGone(ctx context.Context, key string, lb lbState) err
 	}
 	if err := c.cloud.remove(ctx, lb.service); err != nil {
 		c.store.noteAsked(key, asksForAnother(err))
-		if !isFinal(ctx, err) && !(lb.asked && asksForAnother(err)) {
+		if !isFinal(ctx, err) && !(lb.asked && asksForAnother(err)) && !c.retries.isBrief(key, err) {
 			c.recorder.Eventf(lb.service, corev1.EventTypeWarning, reasonDeleteFailed, "Error deleting load balancer: %v", err)
 		}
 		return fmt.Errorf("deleting the load balancer of service %q, which is gone: %w", key, err)
