@@ -402,6 +402,7 @@ var configKeys = map[string][]ConfigKey{
 			"monitor-max-retries-down",
 			"provider-requires-serial-api-calls",
 		),
+		externalOnly("LoadBalancer", "former-cluster-name", "share-across-namespaces"), // of our provider alone
 		externalOnly(
 			"LoadBalancerClass",
 			"floating-network-id",

@@ -45,9 +45,6 @@ func TestEveryKeyOfTheExternalProviderIsRead(t *testing.T) {
 		}
 	}
 	external = append(external, "Global.token") // not documented, and read
-	for _, key := range ours {
-		external = append(external, "LoadBalancer."+key)
-	}
 	slices.Sort(external)
 	if diff := cmp.Diff(slices.Compact(external), keys()); diff != "" {
 		t.Errorf("keys (-catalogue +Config):\n%s", diff)

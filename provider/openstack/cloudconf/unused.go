@@ -34,17 +34,12 @@ func unused(data []byte) (notes []string) {
 	return notes
 }
 
-// ours are keys of [LoadBalancer] that no other provider knows.
-var ours = []string{"former-cluster-name", "share-across-namespaces"}
-
 // noteOf is empty for a key that is read.
 func noteOf(section, key string) string {
 	known, ok := catalogue.ConfigKeyOf("openstack", section, key)
 	switch {
 	case strings.EqualFold(section, "LoadBalancer") && strings.EqualFold(key, "use-octavia"):
 		return "" // both providers' files have it; load balancers are Octavia's either way
-	case strings.EqualFold(section, "LoadBalancer") && slices.Contains(ours, strings.ToLower(key)):
-		return ""
 	case !ok:
 		return fmt.Sprintf("[%s] %s is not read: no OpenStack provider knows this key", section, key)
 	case known.External:
