@@ -194,6 +194,15 @@ bench-short: bench-programs ## Measure the short form of the bench in ten minute
 # STRATEGIES and CAMPAIGNS choose parts of the matrix; see docs/reference/faults.md.
 faults_flags = $(if $(STRATEGIES),-faults.strategies=$(STRATEGIES)) $(if $(CAMPAIGNS),-faults.campaigns=$(CAMPAIGNS))
 
+.PHONY: providers
+providers: runs := out/provider-runs.json
+providers: ## Migrate clusters of every provider, shape and strategy that the lab has, there and back, an hour; write docs/reference/providers.md
+	mkdir -p out && cp docs/reference/provider-runs.json $(runs)
+	failed=0; \
+	(cd lab && $(GO) test ./trial -count=1 -v -timeout 0 -parallel 1 -trial.all -trial.runs=$(CURDIR)/$(runs) -run '(BroughtBack|ThereAndBack|OfUnitsIsMigrated|OfDeploymentsIsMigrated)$$') || failed=1; \
+	cp $(runs) docs/reference/provider-runs.json && (cd lab && $(GO) test ./trial -count=1 -run PageOfProviders -trial.update) || failed=1; \
+	exit $$failed
+
 .PHONY: faults
 faults: ## The long campaigns: let everything go wrong at every step (out/faults/matrix.md); freeze, end and kill managers a hundred times
 	cd lab && $(GO) test ./faults/processlab -run TestEveryFault -count=1 -v -timeout 0 -faults.matrix=$(CURDIR)/out/faults $(faults_flags)

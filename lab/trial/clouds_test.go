@@ -55,7 +55,9 @@ func TestAClusterOnARealOpenStackIsMigratedAndBroughtBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	migratedAndBack(t, onOpenStack(kind))
+	of := onOpenStack(kind)
+	of.isReal = true
+	migratedAndBack(t, of)
 }
 
 // TestAClusterOnGCEIsMigratedAndBroughtBack has the last kube-controller-manager with an in-tree provider, 1.30, against a simulated Compute Engine, and our
@@ -109,6 +111,7 @@ type cloudTrial struct {
 	more   func(*testing.T, *Trial) (flags, verify []string)
 	moving []string // the loops that a manager of this cloud takes
 	isMute bool     // its kube-controller-manager does not say which loops it runs: the gauge is registered from 1.26 on
+	isReal bool     // the cloud is no simulated one
 	// isSame reports whether a call leaves the cloud as it is.
 	isSame func(v1.CloudCall) bool
 }
@@ -170,6 +173,11 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 				of.shortGaps(t, slices.DeleteFunc(slices.Clone(back.Gaps), isInTreeRestart))
 			}
 			bothAsked(t, callsOf(t, lab)[asked:], of.isSame)
+			r := runOf(lab, strategy)
+			if of.isReal {
+				r.Cloud = "real"
+			}
+			r.keep(t, of.moving, there.Gaps, back.Gaps, len(there.Overlaps)+len(back.Overlaps))
 		})
 	}
 }

@@ -79,7 +79,7 @@ func TestAControlPlaneOfUnitsIsMigrated(t *testing.T) {
 	}
 	lab := ownLab(t, o)
 	for _, strategy := range strategies {
-		t.Run(strategy, func(t *testing.T) { thereAndBack(t, lab, append(MigrationFlags(), "--strategy", strategy)) })
+		t.Run(strategy, func(t *testing.T) { thereAndBack(t, lab, strategy) })
 	}
 }
 
@@ -91,12 +91,11 @@ func TestAControlPlaneOfDeploymentsIsMigrated(t *testing.T) {
 		t.Skip(err)
 	}
 	lab := ownLab(t, Options{ControlPlanes: 2, Workers: 1, Shape: cluster.Deployments})
-	flags := MigrationFlags()
-	r := cli(t, lab, 3, nil, append([]string{"plan", "--cloud", Cloud, "--strategy", planstep.LeaderMigration}, flags...)...)
+	r := cli(t, lab, 3, nil, append([]string{"plan", "--cloud", Cloud, "--strategy", planstep.LeaderMigration}, MigrationFlags()...)...)
 	if !strings.Contains(r.Stderr, "use --strategy downtime") {
 		t.Errorf("leader migration is refused with %s", r.Stderr)
 	}
-	narrations := thereAndBack(t, lab, flags)
+	narrations := thereAndBack(t, lab, planstep.Downtime)
 	for i, way := range []string{"there", "back"} {
 		// Else the next pod would have waited until the lease had run out.
 		if !strings.Contains(narrations[i], "released lease "+cluster.ControllerManager) {
@@ -105,10 +104,20 @@ func TestAControlPlaneOfDeploymentsIsMigrated(t *testing.T) {
 	}
 }
 
+// TestStaticPodsAreMigratedThereAndBack has the control plane that most clusters have, by both strategies.
+func TestStaticPodsAreMigratedThereAndBack(t *testing.T) {
+	long(t)
+	lab := ownLab(t, Options{ControlPlanes: 3, Workers: 1})
+	for _, strategy := range []string{planstep.LeaderMigration, planstep.Downtime} {
+		t.Run(strategy, func(t *testing.T) { thereAndBack(t, lab, strategy) })
+	}
+}
+
 // thereAndBack checks the lab, migrates it and takes that back, and fails the test when two owners met, the cloud changed, or something was left behind.
 // It returns what was told there and back.
-func thereAndBack(t *testing.T, lab *Trial, flags []string) (narrations []string) {
+func thereAndBack(t *testing.T, lab *Trial, strategy string) (narrations []string) {
 	t.Helper()
+	flags := append(MigrationFlags(), "--strategy", strategy)
 	verify := func() {
 		t.Helper()
 		cli(t, lab, 0, nil, "verify", "--cloud", Cloud)
@@ -120,7 +129,7 @@ func thereAndBack(t *testing.T, lab *Trial, flags []string) (narrations []string
 	}
 	cli(t, lab, 0, nil, append([]string{"check", "--cloud", Cloud}, flags...)...)
 	began := time.Now()
-	watched(t, lab, func() {
+	out := watched(t, lab, func() {
 		there := cli(t, lab, 0, nil, append([]string{"apply", "--yes", "--cloud", Cloud}, flags...)...)
 		narrations = append(narrations, there.Stderr)
 	})
@@ -129,7 +138,8 @@ func thereAndBack(t *testing.T, lab *Trial, flags []string) (narrations []string
 		t.Error(err)
 	}
 	owners := map[string][]string{}
-	for _, loop := range []string{"service", "route", "cloud-node-lifecycle"} {
+	moving := []string{"service", "route", "cloud-node-lifecycle"}
+	for _, loop := range moving {
 		owners[loop] = []string{cluster.CloudControllerManager}
 	}
 	newOperator(t, lab).awaitOwners(t, owners)
@@ -148,7 +158,7 @@ func thereAndBack(t *testing.T, lab *Trial, flags []string) (narrations []string
 		t.Errorf("a second apply printed %q", again.Stdout)
 	}
 
-	watched(t, lab, func() {
+	back := watched(t, lab, func() {
 		narrations = append(narrations, cli(t, lab, 0, nil, "rollback", "--yes", "--cloud", Cloud).Stderr)
 	})
 	verify()
@@ -157,5 +167,6 @@ func thereAndBack(t *testing.T, lab *Trial, flags []string) (narrations []string
 	}
 	settled(t, lab)
 	unchanged(t, lab, before)
+	runOf(lab, strategy).keep(t, moving, out.Gaps, back.Gaps, len(out.Overlaps)+len(back.Overlaps))
 	return narrations
 }
