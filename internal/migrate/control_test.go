@@ -160,7 +160,7 @@ func TestARunThatCannotBePausedStopsWhereObjectivesAreBreached(t *testing.T) {
 	watch.Add(fails(w.clock.Now(), 0))
 	watch.Add(fails(w.clock.Now(), 2))
 	err := w.engine(func(o *step.Options) { o.Objectives = watch }).Run(t.Context(), p, nil)
-	if err == nil || !strings.Contains(err.Error(), "the objectives of KEP-2395 are not kept: nodesync_error_total grew by up to 2 in 15 minutes") ||
+	if err == nil || !strings.Contains(err.Error(), "the managers do not keep their objectives: nodesync_error_total grew by up to 2 in 15 minutes") ||
 		!strings.Contains(err.Error(), "--slo=off") {
 		t.Errorf("the run ends with: %v", err)
 	}

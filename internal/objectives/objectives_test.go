@@ -148,6 +148,37 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// A manager that may only read keeps no load balancer, and its series do not show it.
+func TestServicesThatBeginToFailAreABreach(t *testing.T) {
+	failure := func(count int32, first time.Duration) v1.SyncFailure {
+		return v1.SyncFailure{Reason: "SyncLoadBalancerFailed", Message: "403 UnauthorizedOperation", First: after(first), Count: count}
+	}
+	w := NewWatch(noon)
+	w.AddFailing(noon, map[string]v1.SyncFailure{"shop/old": failure(9, -time.Hour)})
+	w.AddFailing(after(5*time.Second), map[string]v1.SyncFailure{"shop/old": failure(10, -time.Hour), "shop/web": failure(1, 4*time.Second)})
+	if w.Breach() != "" || w.Words() != "" {
+		t.Errorf("one that failed before, and one that failed once: %q, %q", w.Breach(), w.Words())
+	}
+	for _, c := range []struct {
+		at      time.Duration
+		failing v1.SyncFailure
+	}{{10 * time.Second, failure(2, 4*time.Second)}, {34 * time.Second, failure(1, 4*time.Second)}} {
+		w.AddFailing(after(c.at), map[string]v1.SyncFailure{"shop/old": failure(10, -time.Hour), "shop/web": c.failing})
+		if want := "the load balancers of 1 Service cannot be kept, first that of shop/web: SyncLoadBalancerFailed: 403 UnauthorizedOperation"; w.Breach() != want {
+			t.Errorf("breach %q, want %q", w.Breach(), want)
+		}
+	}
+	w.Restart(after(time.Minute))
+	if w.Breach() != "" {
+		t.Errorf("after an operator has seen it: %q", w.Breach())
+	}
+	w.AddFailing(after(2*time.Minute), nil)
+	w.AddFailing(after(3*time.Minute), map[string]v1.SyncFailure{"shop/old": failure(2, 2*time.Minute), "shop/web": failure(2, 2*time.Minute)})
+	if want := "the load balancers of 2 Services cannot be kept, first that of shop/old: "; !strings.HasPrefix(w.Breach(), want) {
+		t.Errorf("those that failed again: %q", w.Breach())
+	}
+}
+
 // The in-tree manager failed before the migration, the new one has one slow sync during it, and is well since.
 func TestWindowsOfAMigration(t *testing.T) {
 	kcm, ccm := component.KCM, component.CCM

@@ -1,19 +1,78 @@
 package objectives
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Watch judges managers while a run goes on. A nil one sees nothing. It is safe for several goroutines.
 type Watch struct {
 	mu    sync.Mutex
 	tally *Tally
+	// failing are the Services that fail. Those of known did so before, or an operator has seen it; nil before the first
+	// look.
+	failing map[string]v1.SyncFailure
+	known   map[string]bool
+	looked  time.Time
 }
+
+const (
+	// failsFor is for how long a Service fails before it counts, and failsOften how often: a single error may pass.
+	failsFor   = 30 * time.Second
+	failsOften = 2
+)
+
+// AddFailing takes in which Services fail, by namespace/name. Those of the first look have failed before the run.
+func (w *Watch) AddFailing(now time.Time, failing map[string]v1.SyncFailure) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.known == nil {
+		w.known = map[string]bool{}
+		for name := range failing {
+			w.known[name] = true
+		}
+	}
+	for name := range w.known {
+		if _, still := failing[name]; !still {
+			delete(w.known, name)
+		}
+	}
+	w.failing, w.looked = failing, now
+}
+
+// breaches are the sentences of what is not kept.
+func (w *Watch) breaches() []string {
+	out := Breaches(w.tally.Series())
+	var names []string
+	for name, f := range w.failing {
+		if !w.known[name] && (f.Count >= failsOften || w.looked.Sub(f.First) >= failsFor) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return out
+	}
+	slices.Sort(names)
+	f := w.failing[names[0]]
+	return append(out, fmt.Sprintf(
+		"the load balancers of %s cannot be kept, first that of %s: %s: %s",
+		english.Count(len(names), "Service"),
+		names[0],
+		f.Reason,
+		visible.Cut(f.Message, maxFailure),
+	))
+}
+
+// maxFailure is how much of an event is told, in letters.
+const maxFailure = 300
 
 // NewWatch returns a watch that judges what happens from a moment on.
 func NewWatch(from time.Time) *Watch { return &Watch{tally: NewTally(from)} }
@@ -32,7 +91,7 @@ func (w *Watch) Breach() string {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return strings.Join(Breaches(w.tally.Series()), "; ")
+	return strings.Join(w.breaches(), "; ")
 }
 
 // Restart forgets what was counted: an operator has seen it, and lets the run go on.
@@ -43,18 +102,20 @@ func (w *Watch) Restart(from time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tally = &Tally{from: from, last: w.tally.last, counts: map[string]*count{}}
+	for name := range w.failing {
+		w.known[name] = true
+	}
 }
 
 // Words say how the objectives stand: kept, or what breaches them. They are empty where no manager has shown a series.
 func (w *Watch) Words() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := w.tally.Series()
-	if len(all) == 0 {
-		return ""
-	}
-	if breaches := Breaches(all); len(breaches) > 0 {
+	if breaches := w.breaches(); len(breaches) > 0 {
 		return "breached: " + strings.Join(breaches, "; ")
+	}
+	if len(w.tally.Series()) == 0 {
+		return ""
 	}
 	return "kept so far"
 }

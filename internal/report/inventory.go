@@ -247,6 +247,7 @@ func (c *inventories) services() {
 		c.differ(name, "addresses", strings.Join(b.Addresses, ", "), strings.Join(a.Addresses, ", "))
 		c.differ(name, "ports", strings.Join(b.Ports, ", "), strings.Join(a.Ports, ", "))
 		c.differ(name, "class", b.Class, a.Class)
+		c.failing(name, b, a)
 		c.differ(name, "finalizers", strings.Join(sorted(b.Finalizers), ", "), strings.Join(sorted(a.Finalizers), ", "))
 		c.maps(name, "annotation", b.Annotations, a.Annotations, func(string, string, string) string {
 			return "no controller manager writes annotations of a Service: another client did"
@@ -256,6 +257,17 @@ func (c *inventories) services() {
 		if !seen[name] {
 			c.expect(name, fieldObject, "", "present", "another client created it: no step of a migration creates a Service")
 		}
+	}
+}
+
+// failing says of which load balancers a manager says that it cannot keep them, and could before.
+func (c *inventories) failing(name string, b, a v1.Service) {
+	switch {
+	case a.Failing == nil, !a.Failing.Last.After(c.before.TakenAt):
+	case b.Failing != nil:
+		c.expect(name, "failing", b.Failing.Reason, a.Failing.Reason+" "+a.Failing.Message, "it failed before the migration, too")
+	default:
+		c.differ(name, "failing", "", a.Failing.Reason+": "+a.Failing.Message)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/probe"
-	"github.com/transplant-dev/transplant/internal/report/plain"
 )
 
 // VerifyInput is what a verification judges.
@@ -158,7 +157,7 @@ func (v *verifier) simple(name, good, problem string) {
 func (v *verifier) finished() {
 	problem := ""
 	if v.in.Phase != v1.RunApplied && v.in.Phase != v1.RunRolledBack {
-		problem = fmt.Sprintf("migration %s is not finished: it is %s", v.out.Run, v.in.Phase)
+		problem = fmt.Sprintf("migration %s is not finished (%s): transplant status says whether a process executes it", v.out.Run, v.in.Phase)
 	}
 	v.simple("finished", fmt.Sprintf("migration %s is %s", v.out.Run, v.in.Phase), problem)
 }
@@ -313,7 +312,7 @@ func (v *verifier) objectives() {
 		return
 	}
 	c.Problems = objectives.Breaches(after.Series)
-	c.Summary = fmt.Sprintf("the managers have kept the objectives of KEP-2395 for %s", plain.Duration(after.To.Sub(after.From).Seconds()))
+	c.Summary = "node syncs have failed and lasted no more since the migration than KEP-2395 allows"
 	if len(c.Problems) > 0 {
 		c.Outcome, c.Summary = v1.Fail, c.Problems[0]
 	}

@@ -47,9 +47,19 @@ func TestVerify(t *testing.T) {
 			in.After.Managers[0].Series = series
 		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"objectives": v1.Fail},
 			says: []string{"nodesync_error_total grew by up to 3 in 15 minutes (cloud-controller-manager@cp-1), and less than 1 is the objective"}},
+		{name: "a load balancer that cannot be kept since", change: func(in *Input) {
+			in.After.Services[0].Failing = &v1.SyncFailure{Reason: "SyncLoadBalancerFailed", Message: "403 UnauthorizedOperation", Last: at(50)}
+		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"services": v1.Fail}, says: []string{"failing was empty and is SyncLoadBalancerFailed: 403 UnauthorizedOperation"}},
+		{name: "one that could not be kept before", change: func(in *Input) {
+			in.Before.Services[0].Failing = &v1.SyncFailure{Reason: "SyncLoadBalancerFailed", Message: "quota", Last: at(-60)}
+			in.After.Services[0].Failing = &v1.SyncFailure{Reason: "SyncLoadBalancerFailed", Message: "quota", Last: at(50)}
+		}, result: v1.ResultOK, want: map[string]v1.Outcome{}},
+		{name: "one that failed before, of which nothing was said since", change: func(in *Input) {
+			in.After.Services[0].Failing = &v1.SyncFailure{Reason: "SyncLoadBalancerFailed", Message: "quota", Last: at(-60)}
+		}, result: v1.ResultOK, want: map[string]v1.Outcome{}},
 		{name: "managers without those series", change: func(in *Input) { in.After.Managers = nil }, result: v1.ResultOK, want: map[string]v1.Outcome{"objectives": v1.Skip}},
 		{name: "in the middle", with: func(in *VerifyInput) { in.Phase = v1.RunApplying }, result: v1.ResultFailed, want: map[string]v1.Outcome{"finished": v1.Fail},
-			says: []string{"is not finished: it is applying"}},
+			says: []string{"is not finished (applying)"}},
 		{name: "a loop with two owners", with: func(in *VerifyInput) { in.Owners = "loop route runs in a and in b" }, result: v1.ResultFailed,
 			want: map[string]v1.Outcome{"owners": v1.Fail}, says: []string{"loop route runs in a and in b"}},
 		{name: "a node that somebody took down, and one that joined", change: func(in *Input) {

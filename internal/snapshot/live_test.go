@@ -393,6 +393,7 @@ var factsOfLists = map[string]string{
 	"validatingwebhookconfigurations": "webhooks/validating",
 	"mutatingwebhookconfigurations":   "webhooks/mutating",
 	"endpointslices":                  "endpoints webhooks/endpoints",
+	"events":                          "services/events",
 	"persistentvolumes":               "volumes/persistentvolumes",
 	"persistentvolumeclaims":          "volumes/claims",
 	"storageclasses":                  "volumes/storageclasses",

@@ -472,6 +472,18 @@ type Service struct {
 	IPFamilies     []string `json:"ipFamilies,omitempty"`
 	// Conditions as Type=Status(Reason), sorted.
 	Conditions []string `json:"conditions,omitempty"`
+	// Failing is what its manager's last event says; nil where that is of no failure, or there is none.
+	Failing *SyncFailure `json:"failing,omitempty"`
+}
+
+// SyncFailure is an event with which a manager says that it cannot keep a Service's load balancer.
+type SyncFailure struct {
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+	// Count is how often it was said.
+	Count int32 `json:"count"`
 }
 
 // ServiceEndpoints counts what is behind a Service, as its EndpointSlices say at one moment.

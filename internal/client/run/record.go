@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -15,10 +17,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/ownership/recorder"
+	"github.com/transplant-dev/transplant/internal/snapshot/syncfailure"
 )
 
 // record watches who owns the loops, next to a run, into the run's ownership log. It gives what managers show of their
@@ -67,9 +71,7 @@ func record(
 			if err == nil && len(m.Series) > 0 {
 				who := t.Component + "@" + t.Host
 				watch.Add(objectives.Reading{At: time.Now(), Manager: who, Started: m.ProcessStarted, Series: m.Series})
-				if c.Progress != nil {
-					c.Progress.Judged(watch.Words())
-				}
+				publish(c.Progress, watch)
 			}
 			return m, err
 		},
@@ -84,7 +86,10 @@ func record(
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		var looking sync.WaitGroup
+		looking.Go(func() { watchServices(ctx, watching.CoreV1().Events(corev1.NamespaceAll).List, c.Progress, watch) })
 		r.Run(ctx)
+		looking.Wait()
 	}()
 	return func() {
 		cancel()
@@ -93,4 +98,25 @@ func record(
 			c.Narrate("closing the ownership log %s: %v", path, err)
 		}
 	}, nil
+}
+
+// servicesInterval is how often it is looked which Services fail.
+const servicesInterval = 5 * time.Second
+
+// watchServices looks which Services fail until ctx ends. A look that cannot be had is no look.
+func watchServices(ctx context.Context, list syncfailure.Lister, progress *lock.Progress, watch *objectives.Watch) {
+	_ = wait.PollUntilContextCancel(ctx, servicesInterval, true, func(ctx context.Context) (bool, error) { //nolint:errcheck // it ends with ctx alone
+		if failing, err := syncfailure.Read(ctx, list); err == nil {
+			watch.AddFailing(time.Now(), failing)
+			publish(progress, watch)
+		}
+		return false, nil
+	})
+}
+
+// publish tells onlookers how the objectives stand.
+func publish(progress *lock.Progress, watch *objectives.Watch) {
+	if progress != nil {
+		progress.Judged(watch.Words())
+	}
 }

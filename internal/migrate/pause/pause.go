@@ -232,8 +232,8 @@ const breachedBy = "the run itself"
 // howToGoOn is what an operator can do about a breach.
 const howToGoOn = "look at the logs of that manager and at what the cloud answers; --slo=off goes on whatever managers count"
 
-// pauseOnBreach asks the run to wait where managers do not keep the objectives of KEP-2395. A migration that goes on
-// would take a provider that fails to the next hosts.
+// pauseOnBreach asks the run to wait where managers do not keep the objectives of KEP-2395, or load balancers. A
+// migration that goes on would take a provider that fails to the next hosts.
 func (e *Pauser) pauseOnBreach(ctx context.Context) error {
 	breach := e.Env.Objectives.Breach()
 	if breach == "" {
@@ -252,7 +252,7 @@ func (e *Pauser) pauseOnBreach(ctx context.Context) error {
 // stopOnBreach ends a run that cannot be paused.
 func (e *Pauser) stopOnBreach() error {
 	if breach := e.Env.Objectives.Breach(); breach != "" {
-		return fmt.Errorf("the objectives of KEP-2395 are not kept: %s; %s", breach, howToGoOn)
+		return fmt.Errorf("the managers do not keep their objectives: %s; %s", breach, howToGoOn)
 	}
 	return nil
 }

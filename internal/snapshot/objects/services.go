@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/syncfailure"
 )
 
 // GatherServices keeps those of type LoadBalancer, and the selectors of all for the backends of webhooks.
@@ -36,7 +38,32 @@ func GatherServices(ctx context.Context, g *collect.Collector) {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
 	g.Snap.Services = out
+	markFailing(ctx, g)
 	g.Count("services", len(items))
+}
+
+// markFailing adds what managers say of the load balancers that they cannot keep. It says nothing of Services that are
+// not there any more.
+func markFailing(ctx context.Context, g *collect.Collector) {
+	if len(g.Snap.Services) == 0 {
+		return
+	}
+	events, ok := collect.List(ctx, g, "services/events", "events of Services",
+		func(ctx context.Context, o metav1.ListOptions) (*corev1.EventList, error) {
+			o.FieldSelector = syncfailure.ListOptions.FieldSelector
+			return g.Kube.CoreV1().Events(corev1.NamespaceAll).List(ctx, o)
+		},
+		func(l *corev1.EventList) []corev1.Event { return l.Items })
+	if !ok {
+		return
+	}
+	failing := syncfailure.Of(events)
+	for i := range g.Snap.Services {
+		s := &g.Snap.Services[i]
+		if f, is := failing[s.Namespace+"/"+s.Name]; is && !f.Last.Before(s.Created) {
+			s.Failing = &f
+		}
+	}
 }
 
 // Service returns the facts of a Service object. Annotations whose name speaks of a secret are masked, and the copy of
