@@ -39,6 +39,8 @@ type PlanOptions struct {
 	Accept  []string
 	// Given returns those of the named flags that the user gave, with their dashes; nil for none.
 	Given GivenFlags
+	// InProgress reports whether a migration of the cluster is under way.
+	InProgress bool
 }
 
 // machines are the architectures of Linux, as nodes name them, by what a program says that it is for.
@@ -162,6 +164,7 @@ func (f *PlanOptions) CheckOptions() facts.Options {
 		accept[code] = reason
 	}
 	return facts.Options{
+		InProgress:    f.InProgress,
 		Strategy:      f.Options.Strategy,
 		Shape:         f.Options.Shape,
 		NodeIPAM:      f.Options.NodeIPAM,

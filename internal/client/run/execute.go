@@ -138,7 +138,7 @@ func execute(
 		return err
 	}
 	if words := watch.Words(); words != "" {
-		c.Narrate("objectives of KEP-2395: %s", strings.TrimSuffix(words, " so far"))
+		c.Narrate("objectives of the managers (KEP-2395): %s", strings.TrimSuffix(words, " so far"))
 	}
 	if rest := remainingPlan(p, j.Doc()); len(rest.Steps) > 0 {
 		c.Narrate(
@@ -156,7 +156,7 @@ func execute(
 		return err
 	}
 	c.Narrate(
-		"%s: %d steps in %s\nnext: transplant report",
+		"%s: %d steps in %s\nnext: transplant verify, then transplant report",
 		phase,
 		len(p.Steps),
 		ended.Sub(startOf(j.Doc(), p)).Round(time.Second),

@@ -18,6 +18,8 @@ type InheritedFlag struct {
 	Why string
 	// NodeIPAM reports whether only a manager with node IPAM takes it.
 	NodeIPAM bool
+	// Tunes reports whether another value changes a rate, a port or a log, and nothing that the cloud holds.
+	Tunes bool
 }
 
 // InheritedFlags are all such flags, in the order in which they are written.
@@ -35,12 +37,13 @@ var InheritedFlags = []InheritedFlag{
 		Why:  "it is true unless said otherwise: where the CNI routes, the table would fill up with routes next to it",
 	},
 	{Name: "allocate-node-cidrs", Why: "without it there is no route loop; where node IPAM runs is said by --controllers"},
-	{Name: "route-reconciliation-period", Why: "the rate at which routes are repaired stays"},
+	{Name: "route-reconciliation-period", Why: "the rate at which routes are repaired stays", Tunes: true},
 	{
-		Name: "concurrent-service-syncs",
-		Why:  "the rate at which load balancers are made stays, and with it the load on the cloud",
+		Name:  "concurrent-service-syncs",
+		Why:   "the rate at which load balancers are made stays, and with it the load on the cloud",
+		Tunes: true,
 	},
-	{Name: "node-monitor-period", Why: "how soon a node whose instance is gone is deleted"},
+	{Name: "node-monitor-period", Why: "how soon a node whose instance is gone is deleted", Tunes: true},
 	{Name: "allow-untagged-cloud", Why: "a cluster whose instances carry no tag of it is refused otherwise"},
 	{Name: "cidr-allocator-type", Why: "who decides which pod CIDR a node gets", NodeIPAM: true},
 	{Name: "node-cidr-mask-size", Why: "nodes to come get blocks of the size of those that are there", NodeIPAM: true},
@@ -55,9 +58,9 @@ var InheritedFlags = []InheritedFlag{
 		NodeIPAM: true,
 	},
 	{Name: "service-cluster-ip-range", Why: "no node gets a block of the Services' range", NodeIPAM: true},
-	{Name: "tls-cipher-suites", Why: "what the cluster's owner allows on the serving port"},
-	{Name: "tls-min-version", Why: "what the cluster's owner allows on the serving port"},
-	{Name: "v", Why: "logs stay as detailed as they were"},
+	{Name: "tls-cipher-suites", Why: "what the cluster's owner allows on the serving port", Tunes: true},
+	{Name: "tls-min-version", Why: "what the cluster's owner allows on the serving port", Tunes: true},
+	{Name: "v", Why: "logs stay as detailed as they were", Tunes: true},
 }
 
 // InheritFlags are the values that a cloud-controller-manager gets of the flags of the live kube-controller-manager m.

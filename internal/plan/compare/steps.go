@@ -64,7 +64,8 @@ func fieldsThatDiffer(have, made any) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(withKeys(a, b))) {
 		if string(a[name]) != string(b[name]) {
-			out = append(out, fmt.Sprintf("%s: %s instead of %s", name, shortened(a[name]), shortened(b[name])))
+			one, other := shortened(a[name], b[name])
+			out = append(out, fmt.Sprintf("%s: %s instead of %s", name, one, other))
 		}
 	}
 	return out
@@ -88,14 +89,35 @@ func fieldsOf(doc any) map[string]json.RawMessage {
 	return out
 }
 
-// shortened is a value as a line has room for it.
-func shortened(value json.RawMessage) string {
-	const enough = 120
+// shortened are two values as a line has room for them, from shortly before where they begin to differ.
+func shortened(a, b json.RawMessage) (string, string) {
+	const before = 40
+	one, other := []rune(string(a)), []rune(string(b))
+	same := 0
+	for same < min(len(one), len(other)) && one[same] == other[same] {
+		same++
+	}
+	from := max(0, same-before)
+	if max(len(one), len(other)) <= enough {
+		from = 0
+	}
+	return part(one, from), part(other, from)
+}
+
+// enough is how many letters of a value a line has room for.
+const enough = 120
+
+func part(value []rune, from int) string {
 	if len(value) == 0 {
 		return "nothing"
 	}
-	if runes := []rune(string(value)); len(runes) > enough {
-		return string(runes[:enough]) + "…"
+	text := value[min(from, len(value)):]
+	out := string(text[:min(len(text), enough)])
+	if from > 0 {
+		out = "…" + out
 	}
-	return string(value)
+	if len(text) > enough {
+		out += "…"
+	}
+	return out
 }

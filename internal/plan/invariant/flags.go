@@ -312,6 +312,11 @@ func sameName(r *planView) error {
 }
 
 func carriedOver(r *planView) error {
+	return r.carriesOver(func(ccm.InheritedFlag) bool { return true })
+}
+
+// carriesOver asks about some of the flags.
+func (r *planView) carriesOver(asked func(ccm.InheritedFlag) bool) error {
 	for _, s := range r.starts {
 		m := r.manager(s)
 		if m == nil {
@@ -319,7 +324,7 @@ func carriedOver(r *planView) error {
 		}
 		for _, c := range ccm.InheritedFlags {
 			value, ok := m.Flags[c.Name]
-			if ok && !c.NodeIPAM && c.Name != "cluster-name" && r.knows(s, c.Name) && s.Flags[c.Name] != value {
+			if ok && asked(c) && !c.NodeIPAM && c.Name != "cluster-name" && r.knows(s, c.Name) && s.Flags[c.Name] != value {
 				return fmt.Errorf(
 					"step %s gives --%s=%q, %s has %q: %s",
 					r.Steps[s.Index].ID,

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -111,10 +113,24 @@ func carriedFromLive(p *v1.Plan, live *v1.Snapshot) error {
 	}
 	var errs []error
 	for _, rule := range Rules {
-		if rule.ID == "P-15" || rule.ID == "P-16" {
-			if err := rule.holds(r); err != nil {
-				errs = append(errs, fmt.Errorf("rule %s, %s: %w", rule.ID, rule.Title, err))
+		holds := rule.holds
+		switch rule.ID {
+		case "P-15":
+		case "P-16": // an owner may have changed how much is logged since
+			holds = func(r *planView) error {
+				return r.carriesOver(func(f ccm.InheritedFlag) bool { return !f.Tunes })
 			}
+		default:
+			continue
+		}
+		if err := holds(r); err != nil {
+			errs = append(errs, fmt.Errorf(
+				"rule %s, %s: %w (if a manifest of %s was changed by hand since the plan was made, put that flag back)",
+				rule.ID,
+				rule.Title,
+				err,
+				component.KCM,
+			))
 		}
 	}
 	return errors.Join(errs...)
