@@ -115,9 +115,11 @@ func (f *objectivesFlag) Set(s string) error {
 
 // addObjectivesFlag says what a breach of the objectives does to the run.
 func addObjectivesFlag(f *run.Options, cmd *cobra.Command) {
-	value := &objectivesFlag{printer.Format{Value: sloPause, Allowed: []string{sloPause, sloOff}}, &f.IgnoreObjectives}
+	words := []string{sloPause, sloOff}
+	value := &objectivesFlag{printer.Format{Value: sloPause, Allowed: words}, &f.IgnoreObjectives}
 	cmd.Flags().
-		Var(value, "slo", "pause: the run waits when managers breach the objectives of KEP-2395 (errors and latency of node syncs); off: it only says so")
+		Var(value, "slo", "pause: the run waits when load balancers begin to fail, or node syncs do (objectives of KEP-2395); off: it only says so")
+	console.Complete(cmd, "slo", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // addWithoutFlag names the hosts that are gone for good.

@@ -148,7 +148,7 @@ func (e *endDetector) observe(s v1.Status, at time.Time) (bool, error) {
 	}
 	return true, exitcode.With(
 		exitcode.Error,
-		"no command works on migration %s any longer: %d of %d steps are done\nnext: %s",
+		"no process executes migration %s any longer: %d of %d steps are done\nnext: %s",
 		s.Run,
 		s.StepsDone,
 		s.StepsTotal,

@@ -300,8 +300,13 @@ func beginRecord(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 // there is to it.
 func isResumable(rec v1.StepRecord) bool { return rec.Result == v1.StepResultStarted }
 
+// doneBefore is said of a step that an earlier command of this run has done.
+const doneBefore = "this run has done it before"
+
 func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
+	why := doneBefore
 	if rec.Result == "" {
+		why = ""
 		now := e.env.Clock.Now().UTC()
 		if err := e.env.Journal.Save(
 			ctx,
@@ -310,7 +315,7 @@ func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) 
 			return err
 		}
 	}
-	e.env.Report(s, step.EventAlreadyDone, "")
+	e.env.Report(s, step.EventAlreadyDone, why)
 	return nil
 }
 

@@ -111,7 +111,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 	if s.State == v1.StateFailed {
 		out = append(
 			out,
-			v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and no command works on it"},
+			v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and no process executes it"},
 		)
 	}
 	if s.Paused != nil && f.isRunning() {

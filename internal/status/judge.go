@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
@@ -120,7 +122,7 @@ func stateOf(f Facts, s v1.Status) string {
 		return v1.StateStalled
 	case s.Lock == nil && !f.LockUnknown && s.LastError != "":
 		return v1.StateFailed
-	case s.Paused != nil:
+	case s.Paused != nil && (len(s.Current) == 0 || s.Lock == nil): // the step that is under way is finished first
 		return v1.StatePaused
 	case s.Lock == nil && !f.LockUnknown:
 		return v1.StateStopped
@@ -174,10 +176,8 @@ func next(s v1.Status) string {
 		return "transplant resume"
 	case v1.StateFailed, v1.StateStopped:
 		return either
-	case v1.StateApplied:
+	case v1.StateApplied, v1.StateRolledBack:
 		return "transplant verify"
-	case v1.StateRolledBack:
-		return "transplant check"
 	case unknownState:
 		return "ask for the right to read the ConfigMap kube-system/" + journal.Name
 	}
@@ -206,6 +206,7 @@ func countSteps(f Facts, s *v1.Status) {
 		}
 	}
 	var sections []string
+	var pending []v1.Step
 	for _, step := range steps {
 		if !slices.Contains(sections, step.Phase) {
 			sections = append(sections, step.Phase)
@@ -220,18 +221,44 @@ func countSteps(f Facts, s *v1.Status) {
 			if r.Error != "" {
 				s.LastError, s.LastErrorStep = r.Error, step.ID
 			}
-		case s.Upcoming == "":
-			s.Upcoming = step.ID
+		default:
+			pending = append(pending, step)
 		}
 		if s.Section == "" {
 			s.Section = step.Phase
 		}
 	}
-	if len(s.Current) > 0 {
-		s.Upcoming = ""
+	if len(s.Current) == 0 {
+		s.Upcoming = upcoming(f, pending)
 	}
 	s.Sections = len(sections)
 	s.SectionNumber = slices.Index(sections, s.Section) + 1
+}
+
+// upcoming is the step that comes next of those that are not begun. As in a run, the group of a host whose manager
+// holds a lease comes after the others of its phase.
+func upcoming(f Facts, pending []v1.Step) string {
+	owners := map[string]bool{}
+	for _, s := range pending {
+		if s.Group != "" && slices.ContainsFunc(s.Leases, func(lease string) bool { return f.holds(s.Host, lease) }) {
+			owners[s.Group] = true
+		}
+	}
+	for _, s := range pending {
+		if s.Phase == pending[0].Phase && !owners[s.Group] {
+			return s.ID
+		}
+	}
+	if len(pending) == 0 {
+		return ""
+	}
+	return pending[0].ID
+}
+
+// holds reports whether the manager of a host holds a lease.
+func (f Facts) holds(host, lease string) bool {
+	l := f.Leases[lease]
+	return l != nil && strings.HasPrefix(ptr.Deref(l.Spec.HolderIdentity, ""), host+"_")
 }
 
 // noteFailure takes in how the last command on the run ended. A step that was not begun has no record that says so.

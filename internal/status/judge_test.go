@@ -60,6 +60,9 @@ func paused(f *Facts) {
 	f.Control = &corev1.ConfigMap{Data: map[string]string{"run": "run-1", "paused-by": "boss@desk", "paused-at": "2026-11-21T11:58:00Z", "reason": "lunch"}}
 }
 
+// begunNone is a run between two steps.
+func begunNone(f *Facts) { f.Journal.Records = f.Journal.Records[:1] }
+
 func failed(f *Facts) { f.Journal.Records[1].Error = "the disk of cp-1 is full" }
 
 // ended is a run whose last command ended before it began a step.
@@ -140,7 +143,8 @@ func TestStates(t *testing.T) {
 			"stalled",
 			"transplant unlock, then transplant rollback",
 		},
-		{"it is paused", []func(*Facts){paused}, "paused", "transplant resume"},
+		{"it is paused", []func(*Facts){begunNone, paused}, "paused", "transplant resume"},
+		{"it will be, after its step", []func(*Facts){paused}, "applying", "transplant status --watch, or transplant pause"},
 		{"it is paused and no command works on it", []func(*Facts){paused, noLock}, "paused", "transplant resume, then transplant apply"},
 		{"a pause of an older run", []func(*Facts){paused, func(f *Facts) { f.Control.Data["run"] = "run-0" }}, "applying", "transplant status --watch, or transplant pause"},
 		{"no command works on it", []func(*Facts){noLock}, "stopped", "transplant apply, or transplant rollback"},
@@ -150,7 +154,7 @@ func TestStates(t *testing.T) {
 		{"a command goes on with it after one ended", []func(*Facts){ended}, "applying", "transplant status --watch, or transplant pause"},
 		{"nobody works on a rollback after an error", []func(*Facts){noLock, failed, phase(v1.RunRollingBack)}, "failed", "transplant rollback"},
 		{"it is applied", []func(*Facts){noLock, phase(v1.RunApplied)}, "applied", "transplant verify"},
-		{"it is rolled back", []func(*Facts){noLock, phase(v1.RunRolledBack)}, "rolled-back", "transplant check"},
+		{"it is rolled back", []func(*Facts){noLock, phase(v1.RunRolledBack)}, "rolled-back", "transplant verify"},
 		{"it is being rolled back", []func(*Facts){phase(v1.RunRollingBack)}, "rolling-back", "transplant status --watch, or transplant pause"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -232,7 +236,7 @@ func TestHowMuchLongerItTakes(t *testing.T) {
 			f.Journal.Plan.Steps[2].Batch, f.Journal.Plan.Steps[3].Batch = "x", "x"
 		}, &v1.Range{LowSeconds: 14, HighSeconds: 47}},
 		{"no command works on it", func(f *Facts) { f.Lock = nil }, nil},
-		{"it is paused", paused, nil},
+		{"it is paused", func(f *Facts) { begunNone(f); paused(f) }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, Judge(underWay(c.change)).Remaining); diff != "" {

@@ -153,20 +153,31 @@ func (t *Trial) prepare(ctx context.Context) error {
 		for _, component := range []string{cluster.CloudControllerManager, cluster.ControllerManager} {
 			keys[t.Kind().Key(h, component)] = component + "@" + h.Name
 		}
-		if t.AWS() == nil { // the credentials are in the cloud config
-			continue
-		}
-		key := cluster.AccessKey(h.Name, cluster.CloudControllerManager)
-		text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = lab-only\n", key)
-		if err := os.WriteFile(h.Path(credentials), []byte(text), 0o600); err != nil {
-			return fmt.Errorf("putting the new manager's credentials on host %s: %w", h.Name, err)
-		}
+	}
+	if err := PutCredentials(t.Cluster); err != nil {
+		return err
 	}
 	data, err := json.MarshalIndent(keys, "", "  ")
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(t.KeysFile(), append(data, '\n'), 0o644)
+}
+
+// PutCredentials puts the new manager's credentials on the control-plane hosts of a lab on a simulated AWS, where
+// MigrationFlags look for them. On other clouds they are in the cloud config.
+func PutCredentials(c *cluster.Cluster) error {
+	if c.AWS() == nil {
+		return nil
+	}
+	for _, h := range c.ControlPlanes() {
+		key := cluster.AccessKey(h.Name, cluster.CloudControllerManager)
+		text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = lab-only\n", key)
+		if err := os.WriteFile(h.Path(credentials), []byte(text), 0o600); err != nil {
+			return fmt.Errorf("putting the new manager's credentials on host %s: %w", h.Name, err)
+		}
+	}
+	return nil
 }
 
 // awaitControllers waits until the controllers that fill in what every cluster has (aggregated roles, default accounts)

@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/cloudprogram"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -54,6 +55,11 @@ func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 		return
 	}
 	switch f.Name {
+	case "cloud":
+		console.Complete(cmd, f.Name, cobra.FixedCompletions(
+			cloudprogram.Ours,
+			cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace,
+		))
 	case "seed-context":
 		console.Complete(cmd, f.Name, contexts("seed-kubeconfig"))
 	case "until":

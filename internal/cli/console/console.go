@@ -4,6 +4,7 @@ package console
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -34,14 +35,14 @@ func (c *Console) Approve(yes bool, what string) error {
 	if f, ok := c.In.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 		return exitcode.With(
 			exitcode.NotApproved,
-			"not approved: to %s there is no terminal to ask on; review the plan above and run the same command with --yes",
+			"not approved: to %s there is no terminal to ask on; review what was printed above and run the same command with --yes",
 			what,
 		)
 	}
 	if c.events != nil && !IsTerminal(c.Err) {
 		return exitcode.With(
 			exitcode.NotApproved,
-			"not approved: to %s is asked on standard error, which is no terminal; review the plan above and run the same command with --yes",
+			"not approved: to %s is asked on standard error, which is no terminal; review what was printed above and run the same command with --yes",
 			what,
 		)
 	}
@@ -68,7 +69,7 @@ func (c *Console) Tell(e step.Event) {
 	case step.EventDone:
 		c.Narrate("%s       %s %s", at, l.Mark(v1.Pass), e.Step.ID)
 	case step.EventAlreadyDone:
-		why := "it was so before: nothing to do"
+		why := cmp.Or(e.Message, "it was so before: nothing to do")
 		if e.Step.Kind == v1.StepVerify {
 			why = "verified: " + e.Step.Title
 		}

@@ -72,7 +72,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]struct{ spec, want string }{
-		"an unknown kind":           {"ssh:cp-1", "is no kind of host access: use local:DIR"},
+		"an unknown kind":           {"ssh:cp-1", "is no kind of host access: use pod, none, manual[:WAY], local:DIR"},
 		"no kind":                   {"", "is no kind of host access"},
 		"no directory":              {"local:", "names no directory"},
 		"a directory without hosts": {"local:" + parent + "/nothing", "so that there is no host"},

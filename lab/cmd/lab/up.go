@@ -16,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/kubelet"
+	"github.com/transplant-dev/transplant/lab/trial"
 )
 
 const (
@@ -143,7 +144,13 @@ func describe(out io.Writer, c *cluster.Cluster, bins build.Binaries, product bu
 	fmt.Fprintf(out, "%s -n kube-system get pods,leases -o wide\n", kubectl)
 	fmt.Fprintf(out, "%s get services -A\n", kubectl)
 	if product.CLI != "" {
-		fmt.Fprintf(out, "%s check --host-access=local:%s --cloud=aws\n", product.CLI, hosts)
+		if err := trial.PutCredentials(c); err != nil {
+			return err
+		}
+		flags := strings.Join(trial.MigrationFlags(), " ")
+		for _, command := range []string{"check", "apply"} {
+			fmt.Fprintf(out, "%s %s --host-access=local:%s --cloud=aws %s\n", product.CLI, command, hosts, flags)
+		}
 	}
 	fmt.Fprintf(out, "# hosts:           %s\n", hosts)
 	fmt.Fprintf(out, "# simulated AWS:   %s, audit log %s\n", c.CloudEndpoint(), c.AuditFile())
