@@ -206,6 +206,23 @@ type InstancesLister interface {
 	MaxInstances() int
 }
 
+// PodCIDRLister is an InstancesLister of a cloud that gives ranges for pods to instances. Node IPAM takes them with
+// --cidr-allocator-type=CloudAllocator.
+type PodCIDRLister interface {
+	InstancesLister
+	// ListsPodCIDRs reports whether ListInstances answers WantPodCIDRs.
+	ListsPodCIDRs() bool
+}
+
+// CanListPodCIDRs reports whether a provider, or the one below a guard, says which pod CIDRs an instance has.
+func CanListPodCIDRs(c cloudprovider.Interface) bool {
+	if c == nil {
+		return false
+	}
+	lister, ok := Unwrap(c).(PodCIDRLister)
+	return ok && lister.ListsPodCIDRs()
+}
+
 // Want says which fields of a state are needed, so that a provider, or the fallback, makes no calls for the others.
 type Want uint8
 
@@ -218,6 +235,8 @@ const (
 	// the calls for type and zone.
 	WantAddresses
 	WantMetadata = WantAddresses | 1<<iota
+	// WantPodCIDRs is asked only of a provider that lists them: see PodCIDRLister.
+	WantPodCIDRs Want = 1 << iota
 )
 
 // InstanceState is what the cloud says of one node's instance. Its meaning is that of cloudprovider.InstancesV2.
@@ -233,6 +252,9 @@ type InstanceState struct {
 	// Metadata may be nil for an instance that the provider says nothing about. It is nil when it was not requested or the
 	// instance does not exist.
 	Metadata *cloudprovider.InstanceMetadata
+	// PodCIDRs are the ranges for pods that the cloud sends to the instance, in the cloud's order and spelling. They are
+	// nil when they were not requested.
+	PodCIDRs []string
 	// ShutdownUnknown is that the provider does not implement to say whether an instance is shut down. Shutdown is false
 	// then.
 	ShutdownUnknown bool

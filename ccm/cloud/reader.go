@@ -187,12 +187,19 @@ func tidy(state InstanceState, want Want) InstanceState {
 	if want&WantMetadata == 0 {
 		state.Metadata = nil
 	}
+	if want&WantPodCIDRs == 0 {
+		state.PodCIDRs = nil
+	}
 	return state
 }
 
 // copyForCaller is a state as one caller gets it: with nothing that it did not want, and nothing that it could change
 // for others.
 func copyForCaller(state InstanceState, want Want) InstanceState {
+	if want&WantPodCIDRs == 0 {
+		state.PodCIDRs = nil
+	}
+	state.PodCIDRs = slices.Clone(state.PodCIDRs)
 	if state.Metadata == nil || want&WantMetadata == 0 {
 		state.Metadata = nil
 		return state

@@ -194,6 +194,46 @@ func TestNobodysAnswerCanBeChangedByAnother(t *testing.T) {
 	})
 }
 
+func TestPodCIDRsAreGivenToThoseWhoWantThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := func(_ context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
+			states := running(nodes)
+			for i := range states {
+				states[i].PodCIDRs = []string{"10.4.0.0/24"} // whether it is wanted or not
+			}
+			return states, nil
+		}
+		p := podLister{&withLister{provider: &provider{}, max: 1000, list: list}}
+		cloud := New(p, Options{}).For(nil)
+		if !CanListPodCIDRs(p) || !CanListPodCIDRs(cloud) || CanListPodCIDRs(p.withLister) || CanListPodCIDRs(nil) {
+			t.Error("who lists pod CIDRs is not known")
+		}
+		reader, _ := InstancesOf(cloud)
+		ask := func(want Want, maxAge time.Duration) InstanceState {
+			return reader.Read(t.Context(), nodes(1), want, maxAge)[0]
+		}
+		if got := ask(WantMetadata, time.Hour); got.PodCIDRs != nil || got.Metadata == nil {
+			t.Errorf("%+v", got)
+		}
+		got := ask(WantExists|WantPodCIDRs, time.Hour)
+		if len(got.PodCIDRs) != 1 || got.Metadata != nil || len(p.sizes()) != 2 {
+			t.Errorf("by %d calls: %+v", len(p.sizes()), got)
+		}
+		got.PodCIDRs[0] = "changed"
+		if again := ask(WantPodCIDRs, time.Hour); !slices.Equal(again.PodCIDRs, []string{"10.4.0.0/24"}) || len(p.sizes()) != 2 {
+			t.Errorf("by %d calls: %+v", len(p.sizes()), again)
+		}
+		if got := ask(WantExists, time.Hour); got.PodCIDRs != nil || len(p.sizes()) != 2 {
+			t.Errorf("by %d calls: %+v", len(p.sizes()), got)
+		}
+	})
+}
+
+// podLister is a provider that lists pod CIDRs.
+type podLister struct{ *withLister }
+
+func (podLister) ListsPodCIDRs() bool { return true }
+
 func TestANodeThatTheCloudDoesNotLikeDoesNotHideTheOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail  func() error // for a call with the node in it

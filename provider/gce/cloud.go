@@ -53,7 +53,7 @@ var (
 	_ cloudprovider.Interface    = (*Cloud)(nil)
 	_ cloudprovider.InstancesV2  = (*Cloud)(nil)
 	_ cloudprovider.InformerUser = (*Cloud)(nil)
-	_ cloud.InstancesLister      = (*Cloud)(nil)
+	_ cloud.PodCIDRLister        = (*Cloud)(nil)
 	_ cloud.EarlyStarter         = (*Cloud)(nil)
 	_ cloud.Prober               = (*Cloud)(nil)
 )
@@ -162,6 +162,9 @@ func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c.routes, true }
 
 // MaxInstances implements cloud.InstancesLister.
 func (c *Cloud) MaxInstances() int { return maxNodes }
+
+// ListsPodCIDRs implements cloud.PodCIDRLister.
+func (c *Cloud) ListsPodCIDRs() bool { return true }
 
 // ListInstances implements cloud.InstancesLister: one list of all instances of the project, 500 in a request, and a
 // request for each instance that the list lacks. Few nodes are asked for one by one.

@@ -242,6 +242,9 @@ func stateOf(project string, instance *compute.Instance, want cloud.Want) cloud.
 		return cloud.InstanceState{Err: fmt.Errorf("instance %s: the answer has no status", instance.Name)}
 	}
 	state := cloud.InstanceState{Exists: true, Shutdown: slices.Contains(stoppedStates, instance.Status)}
+	if want&cloud.WantPodCIDRs != 0 {
+		state.PodCIDRs = podCIDRsOf(instance)
+	}
 	if want&cloud.WantMetadata == 0 {
 		return state
 	}
@@ -306,4 +309,30 @@ func sixOf(nic *compute.NetworkInterface) string {
 		return nic.Ipv6Address
 	}
 	return nic.Ipv6AccessConfigs[len(nic.Ipv6AccessConfigs)-1].ExternalIpv6 // the one that upstream takes
+}
+
+// primary is what Compute Engine calls an instance's first interface, wherever it is in the list.
+const primary = "nic0"
+
+// podMaskSix is the size of a node's IPv6 block for pods: the first one of the range that its interface has.
+const podMaskSix = 112
+
+// podCIDRsOf are the ranges for pods that Compute Engine sends to an instance. They are the alias ranges of its first
+// interface, and a block of that interface's IPv6 range. Ranges of other interfaces are of other networks.
+func podCIDRsOf(instance *compute.Instance) (all []string) {
+	if len(instance.NetworkInterfaces) == 0 {
+		return nil
+	}
+	nic := instance.NetworkInterfaces[0]
+	isPrimary := func(n *compute.NetworkInterface) bool { return n.Name == primary }
+	if i := slices.IndexFunc(instance.NetworkInterfaces, isPrimary); i >= 0 {
+		nic = instance.NetworkInterfaces[i]
+	}
+	for _, alias := range nic.AliasIpRanges {
+		all = append(all, alias.IpCidrRange)
+	}
+	if six, err := netip.ParseAddr(sixOf(nic)); err == nil {
+		all = append(all, netip.PrefixFrom(six, podMaskSix).Masked().String())
+	}
+	return all
 }
