@@ -32,6 +32,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/node"
 	"github.com/transplant-dev/transplant/ccm/nodeipam"
+	"github.com/transplant-dev/transplant/ccm/nodeipam/fromcloud"
 	"github.com/transplant-dev/transplant/ccm/nodelifecycle"
 	"github.com/transplant-dev/transplant/ccm/route"
 	"github.com/transplant-dev/transplant/ccm/service"
@@ -367,11 +368,23 @@ func StartNodeIPAMControllerWrapper(
 			return nil, false, nil
 		}
 		shared := completed.ComponentConfig.KubeCloudShared
-		caches, _ := ofLease(ctx, completed, provider)
+		caches, cloud := ofLease(ctx, completed, provider)
+		if err := nodeipam.CheckAllocator(shared.CIDRAllocatorType, cloud); err != nil {
+			return nil, false, err
+		}
+		client, options := completed.ClientBuilder.ClientOrDie(initContext.ClientName), settingsOf(ctx).NodeIPAM
+		if shared.CIDRAllocatorType == nodeipam.CloudAllocator {
+			c, err := fromcloud.New(fromcloud.Config{
+				Client: client, Cloud: cloud, Nodes: caches.Core().V1().Nodes(),
+				ServiceCIDRs: options.ServiceCIDRs, ClusterCIDR: shared.ClusterCIDR,
+				HasRoutes: hasRouteController(completed, cloud), Metrics: controllerContext.ControllerManagerMetrics,
+			})
+			return launch(ctx, c, err)
+		}
 		c, err := nodeipam.New(nodeipam.Config{
-			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Nodes: caches.Core().V1().Nodes(),
+			Client: client, Nodes: caches.Core().V1().Nodes(),
 			ClusterCIDR: shared.ClusterCIDR, AllocatorType: shared.CIDRAllocatorType,
-			Metrics: controllerContext.ControllerManagerMetrics, Options: settingsOf(ctx).NodeIPAM,
+			Metrics: controllerContext.ControllerManagerMetrics, Options: options,
 		})
 		return launch(ctx, c, err)
 	}

@@ -144,6 +144,9 @@ func (p *process) manage(ctx context.Context) error {
 	}
 	p.groups = divide(p.constructors, p.config, known)
 	showGroups(p.groups)
+	if err := checkAllocation(p.groups, p.constructors, p.config, provider); err != nil {
+		return err
+	}
 	elector, err := p.elect(ctx)
 	if err != nil {
 		return err

@@ -7,10 +7,15 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	genericcontrollermanager "k8s.io/controller-manager/app"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/nodeipam"
 )
 
 // providerStart is the start of the provider, which happens once, whatever the number of leases, and its end.
@@ -190,4 +195,31 @@ func Go(ctx context.Context, work func(context.Context)) {
 		defer w.removeWorker()
 		work(ctx)
 	}()
+}
+
+// checkAllocation returns why node IPAM of ours cannot run with these flags and this provider, where it is to run. It
+// is asked before a lease is contended for: a standby that could not start would be none.
+func checkAllocation(
+	groups []*group,
+	constructors map[string]ControllerInitFuncConstructor,
+	completed *config.CompletedConfig,
+	provider cloudprovider.Interface,
+) error {
+	for _, g := range groups {
+		for _, name := range g.controllers {
+			if isSameConstructor(constructors[name].Constructor, StartNodeIPAMControllerWrapper) {
+				return nodeipam.CheckAllocator(completed.ComponentConfig.KubeCloudShared.CIDRAllocatorType, provider)
+			}
+		}
+	}
+	return nil
+}
+
+// hasRouteController reports whether the route controller runs with these flags and this provider.
+func hasRouteController(completed *config.CompletedConfig, provider cloudprovider.Interface) bool {
+	return withoutRoutes(completed, provider) == "" && genericcontrollermanager.IsControllerEnabled(
+		names.NodeRouteController,
+		sets.NewString(),
+		completed.ComponentConfig.Generic.Controllers,
+	)
 }

@@ -22,19 +22,20 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
 	"github.com/transplant-dev/transplant/ccm/internal/term"
+	"github.com/transplant-dev/transplant/ccm/nodeipam/internal/podcidr"
 )
 
 const (
-	// workers assign podCIDRs at the same time, as many as upstream's.
-	workers = 30
+	// workers assign podCIDRs at the same time.
+	workers = podcidr.Workers
 	// sweepPeriod is how often holders are looked for that are gone without an event having said so, and nodes that wait
 	// are told of again.
-	sweepPeriod = 10 * time.Minute
+	sweepPeriod = podcidr.SweepPeriod
 	// stuckAfter is when health says that an assignment is stuck.
 	stuckAfter = 2 * time.Minute
 )
 
-// Config is what a controller needs.
+// Config is what a controller of RangeAllocator needs.
 type Config struct {
 	Client kubernetes.Interface
 	Nodes  coreinformers.NodeInformer
@@ -45,7 +46,7 @@ type Config struct {
 	Clock                      clock.WithTicker // nil: the real one
 }
 
-// Controller gives podCIDRs to nodes.
+// Controller gives podCIDRs of --cluster-cidr to nodes.
 type Controller struct {
 	client       kubernetes.Interface
 	nodes        corelisters.NodeLister
@@ -57,17 +58,21 @@ type Controller struct {
 	queue        workqueue.TypedRateLimitingInterface[string]
 	tracker      *progress.Tracker
 	ledger       *ledger
+	waiting      *podcidr.Waiting // nodes for which there is no block
 
 	mu      sync.Mutex
 	ready   bool                 // the ledger is complete; before, events are for what Run will list
-	waiting map[string]time.Time // nodes for which there is no block, and when they were last told
 	missing map[types.UID]string // holders that the cache did not have at the last sweep
 }
 
 // New returns a controller.
 func New(config Config) (*Controller, error) {
-	if config.AllocatorType != "" && config.AllocatorType != "RangeAllocator" {
-		return nil, fmt.Errorf("--cidr-allocator-type is %q, but there is only RangeAllocator", config.AllocatorType)
+	if config.AllocatorType != "" && config.AllocatorType != RangeAllocator {
+		return nil, fmt.Errorf(
+			"--cidr-allocator-type is %q, but these podCIDRs are those of %s",
+			config.AllocatorType,
+			RangeAllocator,
+		)
 	}
 	if errs := config.Options.Validate(); len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -94,7 +99,7 @@ func New(config Config) (*Controller, error) {
 			stuckAfter,
 		),
 		ledger:  newLedger(pools),
-		waiting: map[string]time.Time{},
+		waiting: podcidr.NewWaiting(),
 		missing: map[types.UID]string{},
 	}
 	c.registration, err = config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -135,7 +140,7 @@ func (c *Controller) seen(object any) {
 func (c *Controller) hold(node *corev1.Node) {
 	complaints, freed := c.ledger.hold(node.UID, node.Name, node.Spec.PodCIDRs)
 	for _, complaint := range complaints {
-		c.recorder.Event(reference(node), corev1.EventTypeWarning, complaint.reason, complaint.message)
+		c.recorder.Event(podcidr.Reference(node), corev1.EventTypeWarning, complaint.reason, complaint.message)
 	}
 	if freed {
 		c.serveWaiting()
@@ -151,7 +156,7 @@ func (c *Controller) nodeDeleted(object any) {
 	if !ok || !c.isReady() {
 		return
 	}
-	c.served(node.Name)
+	c.waiting.Remove(node.Name)
 	if c.ledger.releaseNode(node.UID) {
 		c.serveWaiting()
 	}
@@ -165,9 +170,7 @@ func (c *Controller) isReady() bool {
 
 // serveWaiting lets the nodes try again for which there was no block.
 func (c *Controller) serveWaiting() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name := range c.waiting {
+	for _, name := range c.waiting.Names() {
 		c.queue.Add(name)
 	}
 }
@@ -179,7 +182,7 @@ func (c *Controller) Run(ctx context.Context) {
 		ctx,
 		term.Config{
 			Name:        c.Name(),
-			EventSource: "cidrAllocator",
+			EventSource: podcidr.EventSource,
 			Verbosity:   3,
 			Client:      c.client,
 			Metrics:     c.metrics,
@@ -224,8 +227,4 @@ func (c *Controller) processNext(ctx, calls context.Context) bool {
 		c.queue.AddRateLimited(name)
 	}
 	return true
-}
-
-func reference(node *corev1.Node) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
 }

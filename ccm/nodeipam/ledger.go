@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/transplant-dev/transplant/ccm/nodeipam/internal/podcidr"
 )
 
 // errExhausted is that a range has no free block.
@@ -50,7 +52,7 @@ func (l *ledger) hold(uid types.UID, name string, cidrs []string) (complaints []
 	h := &holder{name: name, cidrs: slices.Clone(cidrs), spans: make([][]span, len(l.pools))}
 	for _, cidr := range cidrs {
 		known := false
-		prefix, err := parseCIDR(cidr)
+		prefix, err := podcidr.Parse(cidr)
 		for i, p := range l.pools {
 			s, ok := p.span(prefix)
 			if err != nil || !ok {
@@ -218,5 +220,5 @@ func (l *ledger) report() {
 			n++
 		}
 	}
-	conflicts.Set(float64(n))
+	podcidr.Conflicts.Set(float64(n))
 }

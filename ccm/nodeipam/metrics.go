@@ -6,10 +6,11 @@ import (
 	"k8s.io/component-base/metrics"
 
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
+	"github.com/transplant-dev/transplant/ccm/nodeipam/internal/podcidr"
 )
 
-// The names of the first five are kube-controller-manager's, spelling included. Its help for the last of them is about
-// Endpoints; ours is not.
+// The names are kube-controller-manager's, spelling included. Its help for the last of them is about Endpoints; ours is
+// not.
 var (
 	allocations = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "node_ipam_controller", Name: "cidrset_cidrs_allocations_total",
@@ -32,21 +33,13 @@ var (
 		Help: "Number of used CIDRs that were passed over before a free one was found.", StabilityLevel: metrics.ALPHA,
 		Buckets: metrics.ExponentialBuckets(1, 5, 5),
 	}, []string{"clusterCIDR"})
-	conflicts = metrics.NewGauge(&metrics.GaugeOpts{
-		Name:           "transplant_ccm_node_ipam_conflicts",
-		StabilityLevel: metrics.ALPHA,
-		Help:           "Number of nodes whose podCIDR overlapped with that of another node, or of Services, when it was first seen. Anything but 0 needs an operator.",
-	})
-	waitingNodes = metrics.NewGauge(&metrics.GaugeOpts{
-		Name: "transplant_ccm_node_ipam_waiting_nodes", StabilityLevel: metrics.ALPHA,
-		Help: "Number of nodes that wait for a podCIDR because the cluster's range is exhausted.",
-	})
 )
 
 var registration sync.Once
 
 func registerMetrics() {
+	podcidr.RegisterMetrics()
 	registration.Do(func() {
-		ccmmetrics.Register(allocations, releases, maxBlocks, usage, allocationTries, conflicts, waitingNodes)
+		ccmmetrics.Register(allocations, releases, maxBlocks, usage, allocationTries)
 	})
 }

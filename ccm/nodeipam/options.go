@@ -4,11 +4,43 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/spf13/pflag"
-	netutils "k8s.io/utils/net"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/nodeipam/internal/podcidr"
 )
+
+// The values of --cidr-allocator-type.
+const (
+	// RangeAllocator gives nodes blocks of --cluster-cidr. An empty flag means the same.
+	RangeAllocator = "RangeAllocator"
+	// CloudAllocator gives nodes what the cloud has given to their instances: see package fromcloud.
+	CloudAllocator = "CloudAllocator"
+)
+
+// CheckAllocator returns why node IPAM cannot run with a value of --cidr-allocator-type and a provider.
+func CheckAllocator(kind string, provider cloudprovider.Interface) error {
+	switch {
+	case kind == "" || kind == RangeAllocator:
+		return nil
+	case kind != CloudAllocator:
+		return fmt.Errorf(
+			"--cidr-allocator-type is %q, which this manager does not have: set %s, for podCIDRs of --cluster-cidr, or %s, "+
+				"for those that the cloud gives to instances",
+			kind, RangeAllocator, CloudAllocator,
+		)
+	case provider == nil:
+		return errors.New("--cidr-allocator-type is CloudAllocator, but there is no cloud provider")
+	case !cloud.CanListPodCIDRs(provider):
+		return fmt.Errorf(
+			"--cidr-allocator-type is %q, but the provider %s does not say which podCIDRs an instance has: set %s and --cluster-cidr",
+			kind, provider.ProviderName(), RangeAllocator,
+		)
+	}
+	return nil
+}
 
 // Options are the settings that upstream's cloud-controller-manager lacks. --allocate-node-cidrs, --cluster-cidr and
 // --cidr-allocator-type it has. Names and meaning are kube-controller-manager's.
@@ -52,7 +84,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // Validate returns what is wrong with the options, as far as that can be said without --cluster-cidr.
 func (o *Options) Validate() []error {
 	var errs []error
-	if _, err := prefixes("--service-cluster-ip-range", o.ServiceCIDRs); err != nil {
+	if _, err := podcidr.ParseList("--service-cluster-ip-range", o.ServiceCIDRs); err != nil {
 		errs = append(errs, err)
 	}
 	for _, size := range []struct {
@@ -79,46 +111,9 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// prefixes reads a list of at most one CIDR of each family.
-func prefixes(flag, value string) ([]netip.Prefix, error) {
-	if value = strings.TrimSpace(value); value == "" {
-		return nil, nil
-	}
-	var all []netip.Prefix
-	for _, part := range strings.Split(value, ",") {
-		prefix, err := parseCIDR(strings.TrimSpace(part))
-		if err != nil {
-			return nil, fmt.Errorf("parsing %s %q: %w", flag, value, err)
-		}
-		all = append(all, prefix)
-	}
-	switch {
-	case len(all) > 2:
-		return nil, fmt.Errorf("%s %q has %d ranges, but two are the most: one of each family", flag, value, len(all))
-	case len(all) == 2 && all[0].Addr().Is4() == all[1].Addr().Is4():
-		return nil, fmt.Errorf("%s %q has two ranges of one family, but two must be one of each", flag, value)
-	}
-	return all, nil
-}
-
-// parseCIDR reads a CIDR as leniently as Kubernetes does: leading zeros are let pass, and bits behind the mask do not
-// count.
-func parseCIDR(cidr string) (netip.Prefix, error) {
-	_, network, err := netutils.ParseCIDRSloppy(cidr)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	size, width := network.Mask.Size()
-	addr, ok := netip.AddrFromSlice(network.IP)
-	if !ok || addr.BitLen() != width || addr.Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%q is neither IPv4 nor IPv6", cidr)
-	}
-	return netip.PrefixFrom(addr, size), nil
-}
-
 // pools returns the ranges that blocks are given out of, in the order of --cluster-cidr, without those of Services.
 func (o *Options) pools(clusterCIDR string) ([]*pool, error) {
-	cluster, err := prefixes("--cluster-cidr", clusterCIDR)
+	cluster, err := podcidr.ParseList("--cluster-cidr", clusterCIDR)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +122,7 @@ func (o *Options) pools(clusterCIDR string) ([]*pool, error) {
 			"--cluster-cidr is empty: with --allocate-node-cidrs it has to say what nodes get their podCIDRs of",
 		)
 	}
-	services, err := prefixes("--service-cluster-ip-range", o.ServiceCIDRs)
+	services, err := podcidr.ParseList("--service-cluster-ip-range", o.ServiceCIDRs)
 	if err != nil {
 		return nil, err
 	}

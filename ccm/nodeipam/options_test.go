@@ -9,6 +9,10 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/ccm/node/nodetest"
+	"github.com/transplant-dev/transplant/ccm/nodeipam/internal/podcidr"
 )
 
 func TestAWrongSettingIsRefusedWithTheNameOfItsFlag(t *testing.T) {
@@ -43,6 +47,39 @@ func TestAWrongSettingIsRefusedWithTheNameOfItsFlag(t *testing.T) {
 		})
 	}
 }
+
+func TestOnlyAllocatorsThatCanWorkAreAccepted(t *testing.T) {
+	lister := nodetest.Lister{Cloud: &nodetest.Cloud{}}
+	for _, test := range []struct {
+		kind     string
+		provider cloudprovider.Interface
+		want     string // empty: it is accepted
+	}{
+		{"", lister, ""},
+		{"RangeAllocator", lister, ""},
+		{"RangeAllocator", nil, ""},
+		{"CloudAllocator", podLister{lister, true}, ""},
+		{"CloudAllocator", podLister{lister, false}, "the provider test does not say which podCIDRs an instance has: set RangeAllocator and --cluster-cidr"},
+		{"CloudAllocator", lister, "the provider test does not say which podCIDRs an instance has"},
+		{"CloudAllocator", lister.Cloud, "the provider test does not say which podCIDRs an instance has"},
+		{"CloudAllocator", nil, "there is no cloud provider"},
+		{"IPAMFromCloud", podLister{lister, true}, "which this manager does not have: set RangeAllocator, for podCIDRs of --cluster-cidr, or CloudAllocator"},
+	} {
+		err := CheckAllocator(test.kind, test.provider)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s with %T: %v, want %q", test.kind, test.provider, err, test.want)
+		}
+	}
+}
+
+// podLister is a cloud that may list pod CIDRs.
+type podLister struct {
+	nodetest.Lister
+
+	lists bool
+}
+
+func (l podLister) ListsPodCIDRs() bool { return l.lists }
 
 func TestTheFlagsAreThoseOfKubeControllerManager(t *testing.T) {
 	options, fs := NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -112,12 +149,12 @@ func FuzzFlags(f *testing.F) {
 			t.Fatalf("given %q of %d pools", given, len(pools))
 		}
 		for i, cidr := range given {
-			prefix, err := parseCIDR(cidr)
+			prefix, err := podcidr.Parse(cidr)
 			if err != nil || !pools[i].prefix.Overlaps(prefix) || prefix.Bits() < pools[i].prefix.Bits() {
 				t.Errorf("%s is not in %s", cidr, pools[i].prefix)
 			}
 			for _, other := range append(strings.Split(services, ","), node) {
-				if p, err := parseCIDR(strings.TrimSpace(other)); err == nil && p.Overlaps(prefix) {
+				if p, err := podcidr.Parse(strings.TrimSpace(other)); err == nil && p.Overlaps(prefix) {
 					t.Errorf("%s overlaps with %s", prefix, p)
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/internal/term"
+	"github.com/transplant-dev/transplant/ccm/nodeipam/internal/podcidr"
 )
 
 // takeOver makes this process the one that gives out podCIDRs: see the package's guarantee. It is false if that has not
@@ -79,7 +80,7 @@ func (c *Controller) mark(calls context.Context, node *corev1.Node) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": node.UID, "resourceVersion": node.ResourceVersion,
 		// one that was there already would change nothing
-		"annotations": map[string]any{markAnnotation: c.clock.Now().UTC().Format(time.RFC3339Nano)},
+		"annotations": map[string]any{podcidr.MarkAnnotation: c.clock.Now().UTC().Format(time.RFC3339Nano)},
 	}})
 	if err != nil {
 		return fmt.Errorf("encoding the mark of node %q: %w", node.Name, err)

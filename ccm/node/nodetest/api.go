@@ -7,6 +7,7 @@ package nodetest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -225,10 +227,11 @@ func (a *API) node(r *http.Request, path string, body []byte) (any, error) {
 	case http.MethodDelete:
 		return a.delete(node, body)
 	case http.MethodPatch:
-		if kind := r.Header.Get("Content-Type"); kind != string(types.MergePatchType) {
-			return nil, apierrors.NewBadRequest("unexpected patch " + kind)
+		patched, err := applyPatch(types.PatchType(r.Header.Get("Content-Type")), node, body)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
 		}
-		return a.patch(node, subresource, body)
+		return a.patch(node, subresource, patched)
 	}
 	return nil, apierrors.NewMethodNotSupported(resource, r.Method)
 }
@@ -257,18 +260,26 @@ func (a *API) delete(node *corev1.Node, body []byte) (any, error) {
 	return typed(node), nil
 }
 
-func (a *API) patch(old *corev1.Node, subresource string, body []byte) (any, error) {
-	var object, patch map[string]any
-	if err := json.Unmarshal(encodeJSON(old), &object); err != nil {
-		return nil, apierrors.NewInternalError(err)
+// applyPatch returns what a patch makes of a node.
+func applyPatch(kind types.PatchType, old *corev1.Node, body []byte) (node corev1.Node, err error) {
+	var patched []byte
+	switch kind {
+	case types.StrategicMergePatchType:
+		patched, err = strategicpatch.StrategicMergePatch(encodeJSON(old), body, corev1.Node{})
+	case types.MergePatchType:
+		var object, patch map[string]any
+		err = errors.Join(json.Unmarshal(encodeJSON(old), &object), json.Unmarshal(body, &patch))
+		patched = encodeJSON(mergepatch.Apply(object, patch))
+	default:
+		err = fmt.Errorf("unexpected patch %s", kind)
 	}
-	if err := json.Unmarshal(body, &patch); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+	if err != nil {
+		return node, err
 	}
-	var node corev1.Node
-	if err := json.Unmarshal(encodeJSON(mergepatch.Apply(object, patch)), &node); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
+	return node, json.Unmarshal(patched, &node)
+}
+
+func (a *API) patch(old *corev1.Node, subresource string, node corev1.Node) (any, error) {
 	if node.UID != old.UID || node.ResourceVersion != old.ResourceVersion {
 		return nil, apierrors.NewConflict(resource, old.Name, fmt.Errorf("the object has been modified"))
 	}
@@ -281,6 +292,9 @@ func (a *API) patch(old *corev1.Node, subresource string, body []byte) (any, err
 	}
 	if old.Spec.ProviderID != "" && node.Spec.ProviderID != old.Spec.ProviderID {
 		return nil, invalid(old.Name, "spec.providerID cannot be changed")
+	}
+	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(node.Spec.PodCIDRs, old.Spec.PodCIDRs) {
+		return nil, invalid(old.Name, "spec.podCIDRs cannot be changed")
 	}
 	for key, value := range node.Labels {
 		if problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...); len(problems) > 0 {
