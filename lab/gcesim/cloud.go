@@ -175,6 +175,10 @@ type Instance struct {
 	Zone string
 	// IP and ExternalIP may be empty.
 	IP, ExternalIP string
+	// AliasRanges are the ranges for pods of its interface, such as 10.4.0.0/24, and IPv6 the first address of its own
+	// range of IPv6; empty for none.
+	AliasRanges []string
+	IPv6        string
 }
 
 // AddInstance makes a running instance.
@@ -188,6 +192,10 @@ func (c *Cloud) AddInstance(i Instance) {
 	if i.ExternalIP != "" {
 		nic["accessConfigs"] = []any{object{"name": "external", "natIP": i.ExternalIP}}
 	}
+	if i.IPv6 != "" {
+		nic["ipv6Address"], nic["ipv6AccessType"] = i.IPv6, "INTERNAL"
+	}
+	setAliases(nic, i.AliasRanges)
 	made := object{
 		"name": i.Name, "status": "RUNNING", "zone": c.link("zones/" + i.Zone),
 		"machineType": c.link("zones/" + i.Zone + "/machineTypes/" + MachineType),
@@ -197,6 +205,30 @@ func (c *Cloud) AddInstance(i Instance) {
 		made["networkInterfaces"] = []any{nic}
 	}
 	c.put("zones/"+i.Zone+"/instances/"+i.Name, made)
+}
+
+// setAliases gives an interface ranges for pods. An interface without any lacks the field.
+func setAliases(nic object, ranges []string) {
+	delete(nic, "aliasIpRanges")
+	var all []any
+	for _, one := range ranges {
+		all = append(all, object{"ipCidrRange": one, "subnetworkRangeName": "pods"})
+	}
+	if len(all) > 0 {
+		nic["aliasIpRanges"] = all
+	}
+}
+
+// SetAliasRanges changes the ranges for pods of an instance's interface, as its owner's command does.
+func (c *Cloud) SetAliasRanges(zone, name string, ranges ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	nics, _ := c.objects["zones/"+zone+"/instances/"+name]["networkInterfaces"].([]any)
+	for _, one := range nics {
+		if nic, ok := one.(object); ok {
+			setAliases(nic, ranges)
+		}
+	}
 }
 
 // SetStatus changes the status of an instance, as its owner's commands do: RUNNING, STOPPING, TERMINATED, SUSPENDED.

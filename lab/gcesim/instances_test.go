@@ -83,6 +83,37 @@ func TestManyNodesTakeAListOfPages(t *testing.T) {
 	}
 }
 
+// TestPodCIDRsAreTheAliasRangesOfAnInstance: one list has them for all nodes, and only for those who want them.
+func TestPodCIDRsAreTheAliasRangesOfAnInstance(t *testing.T) {
+	sim, provider, nodes := cluster(t, 6, gcesim.Options{})
+	sim.SetAliasRanges(gcesim.Zone, "node-0000", "10.4.0.0/24", "10.5.0.0/28")
+	sim.SetAliasRanges("europe-west3-b", "node-0001", "10.4.1.0/24")
+	sim.AddInstance(gcesim.Instance{
+		Name: "dual", IP: "10.0.9.1", AliasRanges: []string{"10.4.9.0/24"}, IPv6: "2600:1900:4000:1:0:5::",
+	})
+	nodes = append(nodes, node("dual", idOf(gcesim.Zone, "dual")))
+	want := map[string][]string{
+		"node-0000": {"10.4.0.0/24", "10.5.0.0/28"}, "node-0001": {"10.4.1.0/24"}, "dual": {"10.4.9.0/24", "2600:1900:4000:1:0:5::/112"},
+	}
+	for _, some := range [][]*corev1.Node{nodes, nodes[:1], nodes[1:3], nodes[6:]} {
+		states, err := provider.ListInstances(t.Context(), some, cloud.WantPodCIDRs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, state := range states {
+			if diff := cmp.Diff(want[some[i].Name], state.PodCIDRs); diff != "" || state.Err != nil || !state.Exists {
+				t.Errorf("%s of %d: %+v (-want +got):\n%s", some[i].Name, len(some), state, diff)
+			}
+		}
+	}
+	if calls := sim.Calls(); len(calls) != 5 {
+		t.Errorf("%d calls, want one for all, and one for each of 4: %v", len(calls), calls)
+	}
+	if got := list(t, provider, nodes...)[0]; got.PodCIDRs != nil || got.Metadata == nil {
+		t.Errorf("who does not want them is given %+v", got)
+	}
+}
+
 func TestTheStatusOfAnInstance(t *testing.T) {
 	sim, provider, nodes := cluster(t, 6, gcesim.Options{})
 	for status, shut := range map[string]bool{

@@ -51,7 +51,7 @@ type started struct {
 	admin kubernetes.Interface
 }
 
-func startProgram(t *testing.T, version string, sim *gcesim.Cloud, config []byte) *started {
+func startProgram(t *testing.T, version string, sim *gcesim.Cloud, config []byte, more ...string) *started {
 	t.Helper()
 	dir := t.TempDir()
 	api, admin := ccmtest.API(t, apiserver.Options{Version: version})
@@ -65,10 +65,10 @@ func startProgram(t *testing.T, version string, sim *gcesim.Cloud, config []byte
 	}
 	m, err := ccmlab.Start(ccmlab.Options{
 		API: api, Name: "manager", Program: program, Dir: dir, Env: []string{"GCE_METADATA_HOST=" + sim.MetadataHost(), "HTTPS_PROXY=http://127.0.0.1:9"},
-		Flags: []string{
+		Flags: append([]string{
 			"--v=2", "--cloud-provider=gce", "--cloud-config=" + file, "--cluster-name=lab", "--allocate-node-cidrs=true", "--configure-cloud-routes=true",
 			"--cluster-cidr=10.244.0.0/16", "--node-monitor-period=500ms", "--node-deletion-grace-after-takeover=0",
-		},
+		}, more...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,14 +81,17 @@ func startProgram(t *testing.T, version string, sim *gcesim.Cloud, config []byte
 	return &started{m.Process, m.Log, admin}
 }
 
-// join adds a node as a kubelet does, with the range of pods that kube-controller-manager gives it.
+// join adds a node as a kubelet does, with the range of pods that kube-controller-manager gives it; empty for none.
 func (s *started) join(t *testing.T, name, podCIDR string) {
 	t.Helper()
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.NodeSpec{PodCIDR: podCIDR, PodCIDRs: []string{podCIDR}, Taints: []corev1.Taint{
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
 		}},
+	}
+	if podCIDR != "" {
+		n.Spec.PodCIDR, n.Spec.PodCIDRs = podCIDR, []string{podCIDR}
 	}
 	if _, err := s.admin.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -185,6 +188,57 @@ func clusterLives(t *testing.T, version string) {
 			return fmt.Sprintf("%d Services and %q are there, error %v", len(list.Items), left, err)
 		}
 		return ""
+	})
+}
+
+// TestTheProgramTakesPodCIDRsFromAliasRanges runs node IPAM with CloudAllocator on a real API server, whose podCIDRs cannot be changed.
+func TestTheProgramTakesPodCIDRsFromAliasRanges(t *testing.T) {
+	sim := start(t, gcesim.Options{})
+	sim.AddInstance(gcesim.Instance{Name: "has", IP: "10.0.0.1", AliasRanges: []string{"10.244.1.0/24"}})
+	sim.AddInstance(gcesim.Instance{Name: "differs", IP: "10.0.0.2", AliasRanges: []string{"10.244.2.0/24"}})
+	sim.AddInstance(gcesim.Instance{Name: "new", IP: "10.0.0.3", AliasRanges: []string{"10.244.3.0/24", "10.9.0.0/28"}})
+	sim.AddInstance(gcesim.Instance{Name: "without", IP: "10.0.0.4"})
+	s := startProgram(t, apiserver.DefaultVersion, sim, sim.Config(), "--controllers=*,node-ipam-controller",
+		"--cidr-allocator-type=CloudAllocator", "--configure-cloud-routes=false")
+	for name, podCIDR := range map[string]string{"has": "10.244.1.0/24", "differs": "10.244.7.0/24", "new": "", "without": ""} {
+		s.join(t, name, podCIDR)
+	}
+	isReached := func(n *corev1.Node) bool {
+		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionFalse && c.Reason == "RouteCreated"
+		})
+	}
+	hasRange := func(n *corev1.Node, podCIDR string) bool {
+		return n.Spec.PodCIDR == podCIDR && slices.Equal(n.Spec.PodCIDRs, []string{podCIDR})
+	}
+	s.untilNode(t, "new", "given the range of its instance", func(n *corev1.Node) bool { return isReached(n) && hasRange(n, "10.244.3.0/24") })
+	s.untilNode(t, "has", "reached", func(n *corev1.Node) bool { return isReached(n) && hasRange(n, "10.244.1.0/24") })
+	s.untilEvent(t, "differs", "CIDRConflict", "10.244.2.0/24")
+	s.untilEvent(t, "without", "CIDRNotAvailable", "gives its instance no IPv4 range")
+	s.untilNode(t, "differs", "left alone", func(n *corev1.Node) bool { return !isReached(n) && hasRange(n, "10.244.7.0/24") })
+	s.untilNode(t, "without", "left alone", func(n *corev1.Node) bool { return !isReached(n) && len(n.Spec.PodCIDRs) == 0 })
+	sim.SetAliasRanges(gcesim.Zone, "without", "10.244.4.0/24")
+	s.untilNode(t, "without", "given the range that it has now", func(n *corev1.Node) bool { return isReached(n) && hasRange(n, "10.244.4.0/24") })
+	for _, path := range sim.Objects() {
+		t.Errorf("the program has made %s", path)
+	}
+}
+
+func (s *started) untilEvent(t *testing.T, node, reason, part string) {
+	t.Helper()
+	poll.EventuallyComplete(t, "an event "+reason+" of node "+node, func(ctx context.Context) string {
+		list, err := s.admin.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + node})
+		if err != nil {
+			return fmt.Sprint("error ", err)
+		}
+		var all []string
+		for _, e := range list.Items {
+			if e.Reason == reason && strings.Contains(e.Message, part) {
+				return ""
+			}
+			all = append(all, e.Reason+": "+e.Message)
+		}
+		return fmt.Sprintf("there are %q", all)
 	})
 }
 
