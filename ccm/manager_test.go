@@ -155,11 +155,18 @@ func run(t *testing.T, server *apitest.Server, cloud cloudprovider.Interface, wo
 // runClosed is run with the paths open that are open by default.
 func runClosed(t *testing.T, server *apitest.Server, cloud cloudprovider.Interface, workers map[string]*worker, args ...string) *manager {
 	t.Helper()
-	opts, url := servingOptions(t)
 	constructors := map[string]ControllerInitFuncConstructor{}
 	for name, w := range workers {
 		constructors[name] = w.constructor()
 	}
+	return runConstructors(t, server, cloud, constructors, args...)
+}
+
+func runConstructors(
+	t *testing.T, server *apitest.Server, cloud cloudprovider.Interface, constructors map[string]ControllerInitFuncConstructor, args ...string,
+) *manager {
+	t.Helper()
+	opts, url := servingOptions(t)
 	stopped := make(chan struct{})
 	m := &manager{t: t, url: url, stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan error, 1)}
 	command := NewCloudControllerManagerCommand(opts, func(*config.CompletedConfig) cloudprovider.Interface { return cloud },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -296,6 +297,31 @@ func TestAControllerThatCannotStartEndsTheProcess(t *testing.T) {
 	}
 	if h := holder(t, kube, mainLeaseName); h != "" {
 		t.Errorf("the lease is held by %q, want it released", h)
+	}
+}
+
+// A standby that could not start would be none: it ends before it contends for a lease.
+func TestAnAllocatorThatCannotWorkEndsTheProcessBeforeALeaseIsTaken(t *testing.T) {
+	for kind, want := range map[string]string{
+		"CloudAllocator":  `--cidr-allocator-type is "CloudAllocator", but the provider test does not say which podCIDRs an instance has`,
+		"IPAMFromCluster": `--cidr-allocator-type is "IPAMFromCluster", which this manager does not have`,
+	} {
+		server := apitest.New(t)
+		kube, _ := server.Clients(t)
+		constructors := map[string]ControllerInitFuncConstructor{NodeIPAMController: NodeIPAMConstructor()}
+		args := []string{"--allocate-node-cidrs", "--cluster-cidr=10.120.0.0/16", "--cidr-allocator-type=" + kind}
+		m := runConstructors(t, server, &provider{}, constructors, slices.Concat(args, []string{"--controllers=*," + NodeIPAMController})...)
+		if err := m.wait(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the manager returns %v", kind, err)
+		}
+		if h := holder(t, kube, mainLeaseName); h != "none" {
+			t.Errorf("%s: the lease is held by %q", kind, h)
+		}
+		off := runConstructors(t, server, &provider{early: true}, constructors, args...)
+		off.until("/readyz", http.StatusOK, "ok")
+		if err := off.end(); err != nil {
+			t.Errorf("%s: node IPAM does not run, and the manager returns %v", kind, err)
+		}
 	}
 }
 
