@@ -50,11 +50,24 @@ func TestAPlanSaysWhereNodeIPAMRunsAfterwardsAndWhy(t *testing.T) {
 	}
 }
 
-// Our manager gives out pod CIDRs of --cluster-cidr alone: nodes to come would get such a range next to the alias range of the cloud.
-func TestOurManagerTakesNoPodCIDRsFromTheCloud(t *testing.T) {
-	_, err := Make(gce30(), v1.Options{Image: cloudprovider.Own}, nil, now)
-	if err == nil || !strings.Contains(err.Error(), "CloudAllocator") || !strings.Contains(err.Error(), "--image=official") {
-		t.Errorf("the error is %v", err)
+// Our manager takes the alias ranges of instances, as the official one does: it is told to, and told that no route controller has the nodes' condition.
+func TestOurManagerTakesPodCIDRsFromTheCloud(t *testing.T) {
+	p := mustMake(t, gce30(), v1.Options{Image: cloudprovider.Own})
+	if effects := strings.Join(p.Effects, "\n"); !strings.Contains(effects, "node IPAM: moves") || !strings.Contains(effects, "CloudAllocator asks the cloud") {
+		t.Errorf("the effects are %s", effects)
+	}
+	var manifests []string
+	for _, s := range p.Steps {
+		for _, e := range s.Edits {
+			manifests = append(manifests, e.Name+"="+e.Value)
+		}
+		manifests = append(manifests, s.Content)
+	}
+	text := strings.Join(manifests, "\n")
+	for _, flag := range []string{"--controllers=*,node-ipam-controller", "--cidr-allocator-type=CloudAllocator", "--configure-cloud-routes=false", "--allocate-node-cidrs=true"} {
+		if !strings.Contains(text, flag) {
+			t.Errorf("the manager is not started with %s", flag)
+		}
 	}
 	own := gce30()
 	for _, h := range own.Hosts {

@@ -46,7 +46,7 @@ func managerBoard() board {
 					query{largest("transplant_ccm_route_failing", "cluster, operation"), "{{cluster}} {{operation}}"}),
 				chart("Time of one route", units.Seconds, "From the first try to the last.",
 					query{quantile("0.99", "transplant_ccm_route_create_duration_seconds", ""), "p99"}),
-				chart("Nodes without a range", units.Short, "They wait for a podCIDR, or have one that overlaps with another.",
+				chart("Nodes without a range", units.Short, "They wait for a podCIDR, or have one that is not theirs.",
 					query{largest("transplant_ccm_node_ipam_waiting_nodes", "cluster"), "{{cluster}} waiting"},
 					query{largest("transplant_ccm_node_ipam_conflicts", "cluster"), "{{cluster}} overlapping"}),
 			}},

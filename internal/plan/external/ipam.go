@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -25,7 +24,7 @@ func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 	runs := m.Flags["allocate-node-cidrs"] == "true" &&
 		!flagvalue.IsLoopDisabled(m.Flags["controllers"], clusterview.NodeIPAM)
 	if runs && cloud {
-		if err := canNotMove(d, allocator); err != nil {
+		if err := canNotMove(allocator); err != nil {
 			return []error{err}
 		}
 	}
@@ -71,24 +70,16 @@ func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 }
 
 // canNotMove is why no new manager can take an allocator that asks the cloud; nil where one can.
-func canNotMove(d *draft.Draft, allocator string) error {
-	switch {
-	case allocator != flagvalue.CloudAllocator:
-		return fmt.Errorf(
-			"--cidr-allocator-type=%s takes pod CIDRs from the cloud in a way that no external manager knows: give them out by %s or %s first",
-			allocator,
-			flagvalue.RangeAllocator,
-			flagvalue.CloudAllocator,
-		)
-	case d.Program.Ours:
-		return fmt.Errorf(
-			"--cidr-allocator-type=%s takes pod CIDRs from the cloud, and the manager in image %s gives out those of --cluster-cidr only: plan with --image=%s",
-			flagvalue.CloudAllocator,
-			d.Program.Image,
-			cloudprovider.Official,
-		)
+func canNotMove(allocator string) error {
+	if allocator == flagvalue.CloudAllocator {
+		return nil
 	}
-	return nil
+	return fmt.Errorf(
+		"--cidr-allocator-type=%s takes pod CIDRs from the cloud in a way that no external manager knows: give them out by %s or %s first",
+		allocator,
+		flagvalue.RangeAllocator,
+		flagvalue.CloudAllocator,
+	)
 }
 
 // whyIPAMStays says why node IPAM is not moved, and how it would be.
