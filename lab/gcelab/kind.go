@@ -10,6 +10,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,19 @@ import (
 )
 
 // Kind is GCE, to a lab: one project and network, an instance for each host.
-type Kind struct{}
+type Kind struct {
+	// PodsFromCloud reports whether instances have alias ranges, which the in-tree manager gives to nodes as their pod
+	// CIDRs. There are no routes then.
+	PodsFromCloud bool
+}
+
+// SpareID is the provider ID of an instance without a host. It has an alias range, for a node that joins.
+const SpareID = "gce://" + gcesim.Project + "/" + gcesim.Zone + "/" + spare
+
+const spare = "spare"
+
+// aliasRange is the range for pods of an instance, by its number.
+func aliasRange(n int) string { return fmt.Sprintf("10.200.%d.0/24", 100+n) }
 
 var _ cluster.Kind = Kind{}
 
@@ -55,10 +68,13 @@ func (Kind) Config(_ *cluster.Host, endpoint string) string {
 }
 
 // Flags implements cluster.Kind.
-func (Kind) Flags(component string) map[string]string {
+func (k Kind) Flags(component string) map[string]string {
 	flags := map[string]string{"feature-gates": gates}
 	if component == cluster.ControllerManager {
-		flags["configure-cloud-routes"] = "true"
+		flags["configure-cloud-routes"] = strconv.FormatBool(!k.PodsFromCloud)
+		if k.PodsFromCloud {
+			flags["cidr-allocator-type"] = "CloudAllocator"
+		}
 	}
 	return flags
 }
@@ -114,17 +130,26 @@ func (Kind) Services() []*corev1.Service {
 func (Kind) Key(h *cluster.Host, component string) string { return h.Name + "/" + component }
 
 // Start implements cluster.Kind.
-func (Kind) Start(l cluster.Layout) (cluster.Cloud, error) {
+func (k Kind) Start(l cluster.Layout) (cluster.Cloud, error) {
 	sim := gcesim.Start(gcesim.Options{})
-	for _, h := range l.Hosts {
-		sim.AddInstance(gcesim.Instance{Name: h.NodeName, IP: h.PrivateIP})
+	ranges := map[string]string{}
+	for n, h := range l.Hosts {
+		made := gcesim.Instance{Name: h.NodeName, IP: h.PrivateIP}
+		if k.PodsFromCloud {
+			ranges[h.NodeName] = aliasRange(n)
+			made.AliasRanges = []string{ranges[h.NodeName]}
+		}
+		sim.AddInstance(made)
+	}
+	if k.PodsFromCloud {
+		sim.AddInstance(gcesim.Instance{Name: spare, IP: "10.0.255.1", AliasRanges: []string{aliasRange(len(l.Hosts))}})
 	}
 	calls, err := calllog.Open(l.AuditFile)
 	if err != nil {
 		sim.Close()
 		return nil, err
 	}
-	c := &Cloud{Log: calls, sim: sim}
+	c := &Cloud{Log: calls, sim: sim, ranges: ranges}
 	c.server = &http.Server{
 		Handler: &calllog.Front{
 			Log: calls, Next: sim, Complete: calllog.CompleteByStatus,
@@ -142,6 +167,7 @@ type Cloud struct {
 
 	sim    *gcesim.Cloud
 	server *http.Server
+	ranges map[string]string // alias ranges by node; empty where there are routes
 }
 
 // Serve implements cluster.Cloud.
@@ -154,8 +180,13 @@ func (c *Cloud) Close() error {
 	return errors.Join(err, c.Log.Close())
 }
 
-// Missing implements cluster.Cloud: each range has a route to the node's instance.
+// Missing implements cluster.Cloud: each range is the alias range of the node's instance, or has a route to it.
 func (c *Cloud) Missing(h *cluster.Host, podCIDR string) error {
+	if alias := c.ranges[h.NodeName]; alias == podCIDR {
+		return nil
+	} else if alias != "" {
+		return fmt.Errorf("node %q has %s, and its instance has %s", h.NodeName, podCIDR, alias)
+	}
 	for _, path := range c.sim.Objects() {
 		route := c.sim.Object(path)
 		if route["destRange"] == podCIDR && strings.HasSuffix(fmt.Sprint(route["nextHopInstance"]), "/instances/"+h.NodeName) {

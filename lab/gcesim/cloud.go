@@ -50,7 +50,7 @@ func (c Call) Mutates() bool { return !isRead(c.Method, c.Path) }
 
 // Describe is a request as it would be counted, with the service that it is to: "compute" or "metadata".
 func Describe(r *http.Request) (service string, call Call) {
-	below, isCompute := strings.CutPrefix(r.URL.Path, computeRoot)
+	below, isCompute := belowRoot(r.URL.Path)
 	if !isCompute {
 		return "metadata", Call{Method: r.Method, Path: r.URL.Path}
 	}
@@ -94,6 +94,7 @@ func Start(o Options) *Cloud {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/computeMetadata/v1/", c.serveMetadata)
 	mux.Handle("/compute/v1/", compute)
+	mux.Handle("/compute/beta/", compute)
 	c.server = httptest.NewServer(mux)
 	for _, zone := range zones {
 		c.put("zones/"+zone, object{"name": zone, "status": "UP", "region": c.link("regions/" + Region)})

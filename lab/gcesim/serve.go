@@ -35,6 +35,17 @@ func refuse(status int, reason, format string, args ...any) *refusal {
 // computeRoot begins the path of a request to the Compute API.
 const computeRoot = "/compute/v1/projects/"
 
+// betaRoot is the same of the version in which the in-tree provider asks for alias ranges. All versions answer alike.
+const betaRoot = "/compute/beta/projects/"
+
+// belowRoot is the path of a request to the Compute API, below projects; false for another request.
+func belowRoot(path string) (string, bool) {
+	if below, isBeta := strings.CutPrefix(path, betaRoot); isBeta {
+		return below, true
+	}
+	return strings.CutPrefix(path, computeRoot)
+}
+
 // request is one to the Compute API, below the project.
 type request struct {
 	method string
@@ -50,7 +61,7 @@ func (c *Cloud) serveCompute(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	below, _ := strings.CutPrefix(r.URL.Path, computeRoot)
+	below, _ := belowRoot(r.URL.Path)
 	project, below, _ := strings.Cut(below, "/")
 	in := &request{method: r.Method, path: below, query: r.URL.Query(), body: object{}}
 	identity := c.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]

@@ -73,11 +73,18 @@ func TestAClusterWithoutACloudConfigIsMigratedAndNodeIPAMWithIt(t *testing.T) {
 // getsPodCIDR lets a node join, and fails the test unless it gets a pod CIDR that no other node has. The node is taken away again.
 func getsPodCIDR(t *testing.T, lab *Trial, name string) {
 	t.Helper()
+	joinsWith(t, lab, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+// joinsWith is getsPodCIDR for a Node that has more than a name. It returns the pod CIDR.
+func joinsWith(t *testing.T, lab *Trial, joining *corev1.Node) string {
+	t.Helper()
+	name := joining.Name
 	nodes := lab.Client().CoreV1().Nodes()
 	// It is Ready: the in-tree manager deletes another one at its first look, since there is no instance, and may do so before it has a pod CIDR.
-	joining := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+	joining.Status.Conditions = []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()},
-	}}}
+	}
 	if _, err := nodes.Create(t.Context(), joining, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -112,4 +119,5 @@ func getsPodCIDR(t *testing.T, lab *Trial, name string) {
 		}
 	}
 	t.Logf("node %s got %s", name, given)
+	return given
 }
