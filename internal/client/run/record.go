@@ -101,7 +101,7 @@ func record(
 }
 
 // servicesInterval is how often it is looked which Services fail.
-const servicesInterval = 5 * time.Second
+const servicesInterval = 3 * time.Second
 
 // watchServices looks which Services fail until ctx ends. A look that cannot be had is no look.
 func watchServices(ctx context.Context, list syncfailure.Lister, progress *lock.Progress, watch *objectives.Watch) {

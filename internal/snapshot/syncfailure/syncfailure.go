@@ -33,43 +33,49 @@ var ListOptions = metav1.ListOptions{
 	FieldSelector: fields.OneTermEqualSelector("involvedObject.kind", "Service").String(),
 }
 
-// Of are the Services whose last event of a service controller says that it has failed, by namespace/name. An event
-// that says otherwise in the same second counts as the later one: times of events are whole seconds.
+// Of are the Services of which a service controller has said that it has failed, and not that it has kept the load
+// balancer since, by namespace/name. An event that says so in the same second counts as the later one: times of events
+// are whole seconds. Errors hold the ID of a request, so that each of them may be an event of its own.
 func Of(events []corev1.Event) map[string]v1.SyncFailure {
-	newest := map[string]*corev1.Event{}
+	kept := map[string]time.Time{}
 	for i := range events {
-		e := &events[i]
-		kept, known := reasons[e.Reason]
-		if !known || e.InvolvedObject.Kind != "Service" {
-			continue
-		}
-		key := e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
-		old := newest[key]
-		if old == nil || isLater(e, old, kept) {
-			newest[key] = e
+		if e := &events[i]; reasons[e.Reason] {
+			key := keyOf(e)
+			kept[key] = latest(kept[key], secondOf(e))
 		}
 	}
 	out := map[string]v1.SyncFailure{}
-	for key, e := range newest {
-		if !reasons[e.Reason] {
-			out[key] = v1.SyncFailure{
-				Reason:  e.Reason,
-				Message: mask.Cut(e.Message, maxMessage),
-				First:   first(e).UTC(),
-				Last:    podreason.EventTime(e).UTC(),
-				Count:   max(e.Count, 1),
-			}
+	for i := range events {
+		e := &events[i]
+		ok, known := reasons[e.Reason]
+		if ok || !known || e.InvolvedObject.Kind != "Service" || !secondOf(e).After(kept[keyOf(e)]) {
+			continue
 		}
+		key, last := keyOf(e), podreason.EventTime(e).UTC()
+		f, there := out[key]
+		if f.Count += max(e.Count, 1); !there || !last.Before(f.Last) {
+			f.Reason, f.Message, f.Last = e.Reason, mask.Cut(e.Message, maxMessage), last
+		}
+		if first := firstTime(e).UTC(); !there || first.Before(f.First) {
+			f.First = first
+		}
+		out[key] = f
 	}
 	return out
 }
 
-func isLater(e, old *corev1.Event, kept bool) bool {
-	at, before := podreason.EventTime(e).Truncate(time.Second), podreason.EventTime(old).Truncate(time.Second)
-	return at.After(before) || at.Equal(before) && kept
+func keyOf(e *corev1.Event) string { return e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name }
+
+func secondOf(e *corev1.Event) time.Time { return podreason.EventTime(e).Truncate(time.Second) }
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
-func first(e *corev1.Event) time.Time {
+func firstTime(e *corev1.Event) time.Time {
 	if !e.FirstTimestamp.IsZero() {
 		return e.FirstTimestamp.Time
 	}

@@ -34,6 +34,7 @@ func TestTheLastEventOfAServiceSaysWhetherItFails(t *testing.T) {
 	}
 	got := Of([]corev1.Event{
 		event("fails", "EnsuredLoadBalancer", 1), event("fails", "SyncLoadBalancerFailed", 5, again(9)), event("fails", "EnsuringLoadBalancer", 20),
+		event("fails", "SyncLoadBalancerFailed", 0), event("fails", "UpdateLoadBalancerFailed", 7),
 		event("recovered", "UpdateLoadBalancerFailed", 1), event("recovered", "UpdatedLoadBalancer", 2),
 		event("same-second", "EnsuredLoadBalancer", 3), event("same-second", "SyncLoadBalancerFailed", 3),
 		event("of-another", "FailedScheduling", 3),
@@ -41,7 +42,7 @@ func TestTheLastEventOfAServiceSaysWhetherItFails(t *testing.T) {
 		event("secret", "SyncLoadBalancerFailed", 3, func(e *corev1.Event) { e.Message = "asking with --password=hunter2 failed" }),
 	})
 	want := map[string]v1.SyncFailure{
-		"shop/fails":  {Reason: "SyncLoadBalancerFailed", Message: "of fails", First: noon.Add(5 * time.Second), Last: noon.Add(9 * time.Second), Count: 3},
+		"shop/fails":  {Reason: "SyncLoadBalancerFailed", Message: "of fails", First: noon.Add(5 * time.Second), Last: noon.Add(9 * time.Second), Count: 4},
 		"shop/secret": {Reason: "SyncLoadBalancerFailed", Message: got["shop/secret"].Message, First: noon.Add(3 * time.Second), Last: noon.Add(3 * time.Second), Count: 1},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
