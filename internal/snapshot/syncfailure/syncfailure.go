@@ -33,8 +33,8 @@ var ListOptions = metav1.ListOptions{
 	FieldSelector: fields.OneTermEqualSelector("involvedObject.kind", "Service").String(),
 }
 
-// Of are the Services of which a service controller has said that it has failed, and not that it has kept the load
-// balancer since, by namespace/name. An event that says so in the same second counts as the later one: times of events
+// Of are the Services that fail, by namespace/name. A service controller has said so, and not that it has kept the load
+// balancer since. An event that says so in the same second counts as the later one: times of events
 // are whole seconds. Errors hold the ID of a request, so that each of them may be an event of its own.
 func Of(events []corev1.Event) map[string]v1.SyncFailure {
 	kept := map[string]time.Time{}
