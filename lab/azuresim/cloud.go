@@ -1,0 +1,288 @@
+package azuresim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The subscription and what is in it from the beginning.
+const (
+	Subscription  = "11111111-2222-3333-4444-555555555555"
+	Group         = "lab"
+	Location      = "westeurope"
+	Network       = "lab-net"
+	Subnet        = "lab-subnet"
+	SecurityGroup = "lab-nsg"
+	RouteTable    = "lab-routes"
+	ScaleSet      = "workers"
+	Set           = "workers-as" // the availability set
+	Size          = "Standard_D2s_v3"
+	// Identity is whose the tokens of the managed identity are, and ClientID whose those of the secret are.
+	Identity = "manager-identity"
+	ClientID = "99999999-0000-0000-0000-000000000001"
+	Secret   = "a-secret-of-the-lab"
+)
+
+// Options are the settings of a Cloud.
+type Options struct {
+	// Polls is how often an operation is asked for before it has ended; 0 for once.
+	Polls int
+	// PageSize is how many objects a page has; 0 for all.
+	PageSize int
+}
+
+// Call is a request that was made to Resource Manager.
+type Call struct {
+	// Identity is whose the token is; empty for a token that is not known.
+	Identity string
+	// Method, Path and Query of the request.
+	Method, Path, Query string
+	Status              int
+	// Unknown is that the simulator does not know the request.
+	Unknown bool
+}
+
+// Mutates reports whether the call changes something.
+func (c Call) Mutates() bool { return c.Method != http.MethodGet && c.Method != http.MethodHead }
+
+func (c Call) String() string { return fmt.Sprintf("%s %s %d", c.Method, c.Path, c.Status) }
+
+// object is a resource of the API, as JSON has it.
+type object = map[string]any
+
+// Cloud is a simulated Azure of one subscription.
+type Cloud struct {
+	options Options
+	server  *httptest.Server
+	login   *httptest.Server // over TLS
+
+	mu         sync.Mutex
+	number     int // of the last ETag, address and operation
+	objects    map[string]object
+	order      []string // paths of objects, as they were made
+	operations map[string]int
+	calls      []Call
+	faults     []*Fault
+	noTokens   bool
+	instances  int // of the scale set
+}
+
+// Start serves a new cloud on a free port of loopback. Close ends it.
+func Start(o Options) *Cloud {
+	c := &Cloud{options: o, objects: map[string]object{}, operations: map[string]int{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/metadata/endpoints", c.serveEndpoints)
+	mux.HandleFunc("/msi/token", c.serveIdentity)
+	mux.HandleFunc("/", c.serveManager)
+	c.server = httptest.NewServer(mux)
+	c.login = httptest.NewTLSServer(http.HandlerFunc(c.serveLogin))
+	in := "/subscriptions/" + Subscription + "/resourceGroups/" + Group + "/providers/Microsoft."
+	for path, properties := range map[string]object{
+		"Network/virtualNetworks/" + Network + "/subnets/" + Subnet: {"addressPrefix": "10.0.0.0/16"},
+		"Network/networkSecurityGroups/" + SecurityGroup:            {"securityRules": []any{}},
+		"Network/routeTables/" + RouteTable:                         {"routes": []any{}},
+		"Compute/availabilitySets/" + Set:                           {},
+		"Compute/virtualMachineScaleSets/" + ScaleSet: {
+			"orchestrationMode": "Uniform", "virtualMachineProfile": object{"networkProfile": profileOf("nic")},
+		},
+	} {
+		c.put(in+path, object{"location": Location, "properties": properties})
+	}
+	return c
+}
+
+// Close ends the cloud.
+func (c *Cloud) Close() {
+	c.server.Close()
+	c.login.Close()
+}
+
+// URL is where Resource Manager is.
+func (c *Cloud) URL() string { return c.server.URL }
+
+// Env is the environment of a process on a machine of the cloud that has the managed identity.
+func (c *Cloud) Env() map[string]string {
+	return map[string]string{"IDENTITY_ENDPOINT": c.server.URL + "/msi/token", "IDENTITY_HEADER": identityHeader}
+}
+
+// Config is an azure.json for the cloud, with the managed identity. More settings are added, in place of others.
+func (c *Cloud) Config(more map[string]any) []byte { return ConfigAt(c.server.URL, more) }
+
+// ConfigAt is an azure.json for a cloud that is reached at another address, http://host:port.
+func ConfigAt(address string, more map[string]any) []byte {
+	all := map[string]any{
+		"resourceManagerEndpoint": address, "tenantId": "adfs", "subscriptionId": Subscription, "resourceGroup": Group,
+		"location": Location, "vnetName": Network, "subnetName": Subnet, "securityGroupName": SecurityGroup,
+		"routeTableName": RouteTable, "vmType": "standard", "primaryAvailabilitySetName": Set, "loadBalancerSku": "standard",
+		"useManagedIdentityExtension": true,
+	}
+	for key, value := range more {
+		all[key] = value
+	}
+	text, err := yaml.Marshal(all)
+	if err != nil {
+		panic(err) // it is made above
+	}
+	return text
+}
+
+// Calls are the requests that were made since the last call of Calls.
+func (c *Cloud) Calls() []Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	calls := c.calls
+	c.calls = nil
+	return calls
+}
+
+// Objects name all that a cluster can leave behind: load balancers, public addresses, rules, routes, and the backend
+// pools that machines and scale sets are in.
+func (c *Cloud) Objects() (all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, path := range c.order {
+		o, name := c.objects[path], below(path)
+		switch kind := kindOf(path); kind {
+		case "microsoft.network/loadbalancers", "microsoft.network/publicipaddresses":
+			if o["ofMachine"] == nil {
+				all = append(all, name)
+			}
+		case "microsoft.network/networksecuritygroups":
+			all = append(all, members(name, listIn(o, "properties", "securityRules"))...)
+		case "microsoft.network/routetables":
+			all = append(all, members(name, listIn(o, "properties", "routes"))...)
+		default:
+			for _, pool := range poolsOf(o) {
+				all = append(all, name+" in "+below(strings.ToLower(pool)))
+			}
+		}
+	}
+	return all
+}
+
+func members(of string, list []any) (all []string) {
+	for _, one := range list {
+		all = append(all, of+"/"+text(one, "name"))
+	}
+	return all
+}
+
+// Object is a copy of the object of a kind and a name, such as loadBalancers/lab; nil for none.
+func (c *Cloud) Object(name string) (found map[string]any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, path := range c.order {
+		if below(path) == strings.ToLower(name) {
+			copied, _ := json.Marshal(c.objects[path]) // it came from JSON
+			_ = json.Unmarshal(copied, &found)
+		}
+	}
+	return found
+}
+
+// Machine is a virtual machine with one network interface.
+type Machine struct {
+	Name, IP string
+	// Zone is empty for a machine in no zone.
+	Zone string
+	// ExternalIP may be empty.
+	ExternalIP string
+	// InScaleSet puts it into the scale set, and not into the availability set.
+	InScaleSet bool
+}
+
+// AddMachine makes a running machine. It returns the provider ID of its node.
+func (c *Cloud) AddMachine(m Machine) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	group := "/subscriptions/" + Subscription + "/resourceGroups/" + Group + "/providers/"
+	at := group + "Microsoft.Compute/virtualMachines/" + m.Name
+	nic, ipConfig := group+"Microsoft.Network/networkInterfaces/"+m.Name+"-nic", "ipconfig1"
+	if m.InScaleSet {
+		at = fmt.Sprintf("%sMicrosoft.Compute/virtualMachineScaleSets/%s/virtualMachines/%d", group, ScaleSet, c.instances)
+		nic = at + "/networkInterfaces/nic"
+		c.instances++
+	}
+	address := object{
+		"primary": true, "privateIPAddress": m.IP, "privateIPAddressVersion": "IPv4", "provisioningState": "Succeeded",
+	}
+	if m.ExternalIP != "" && !m.InScaleSet {
+		public := group + "Microsoft.Network/publicIPAddresses/" + m.Name + "-ip"
+		c.put(public, object{"location": Location, "properties": object{"ipAddress": m.ExternalIP}, "ofMachine": true})
+		address["publicIPAddress"] = object{"id": public}
+	}
+	c.put(nic, object{"location": Location, "properties": object{
+		"primary": true, "provisioningState": "Succeeded", "virtualMachine": object{"id": at},
+		"ipConfigurations": []any{object{"name": ipConfig, "id": nic + "/ipConfigurations/" + ipConfig, "properties": address}},
+	}})
+	properties := object{
+		"provisioningState": "Succeeded", "hardwareProfile": object{"vmSize": Size}, "osProfile": object{"computerName": m.Name},
+		"networkProfile": object{"networkInterfaces": []any{object{"id": nic, "properties": object{"primary": true}}}},
+		"instanceView":   object{"platformFaultDomain": 1, "statuses": powerIs("running")},
+	}
+	made := object{"location": Location, "properties": properties}
+	if m.Zone != "" {
+		made["zones"] = []any{m.Zone}
+	}
+	if m.InScaleSet {
+		made["instanceId"], made["sku"] = nameOf(at), object{"name": Size}
+		properties["networkProfileConfiguration"] = profileOf("nic")
+	} else {
+		properties["availabilitySet"] = object{"id": group + "Microsoft.Compute/availabilitySets/" + Set}
+	}
+	c.put(at, made)
+	return "azure://" + at
+}
+
+// profileOf is how the interfaces of a scale set are made.
+func profileOf(nic string) object {
+	return object{"networkInterfaceConfigurations": []any{object{"name": nic, "properties": object{
+		"primary": true, "ipConfigurations": []any{object{"name": "ipconfig1", "properties": object{
+			"primary": true, "privateIPAddressVersion": "IPv4",
+		}}},
+	}}}}
+}
+
+func powerIs(state string) []any {
+	return []any{object{"code": "ProvisioningState/succeeded"}, object{"code": "PowerState/" + state}}
+}
+
+// SetPower changes whether a machine runs, as its owner's commands do: running, stopped, deallocated.
+func (c *Cloud) SetPower(providerID, state string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have := c.objects[pathOf(providerID)]
+	view, _ := have["properties"].(object)["instanceView"].(object)
+	view["statuses"] = powerIs(state)
+}
+
+// SetProvisioning changes the provisioning state of a machine, such as Failed.
+func (c *Cloud) SetProvisioning(providerID, state string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.objects[pathOf(providerID)]["properties"].(object)["provisioningState"] = state
+}
+
+// DeleteMachine deletes a machine and its interface.
+func (c *Cloud) DeleteMachine(providerID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := pathOf(providerID)
+	for _, path := range slices.Clone(c.order) {
+		isNIC := strings.EqualFold(text(c.objects[path], "properties", "virtualMachine", "id"), strings.TrimPrefix(providerID, "azure://"))
+		if path == at || isNIC {
+			c.drop(path)
+		}
+	}
+}
+
+func pathOf(providerID string) string {
+	return strings.ToLower(strings.TrimPrefix(providerID, "azure://"))
+}

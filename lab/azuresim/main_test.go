@@ -1,0 +1,163 @@
+package azuresim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/lab/azuresim"
+	"github.com/transplant-dev/transplant/provider/azure"
+)
+
+// login gives the tokens of the managed identity and of the secret, which every simulated cloud takes.
+var login *azuresim.Cloud
+
+// TestMain is the machine that the managed identity is of, and trusts the certificate of the directory: a process reads both once.
+func TestMain(m *testing.M) {
+	login = azuresim.Start(azuresim.Options{})
+	for name, value := range login.Env() {
+		set(name, value)
+	}
+	dir, err := os.MkdirTemp("", "azuresim")
+	if err != nil {
+		panic(err)
+	}
+	file := filepath.Join(dir, "login.pem")
+	if err := os.WriteFile(file, login.LoginCertificate(), 0o600); err != nil {
+		panic(err)
+	}
+	set("SSL_CERT_FILE", file)
+	code := m.Run()
+	login.Close()
+	_ = os.RemoveAll(dir) // it is in the directory of temporary files
+	os.Exit(code)
+}
+
+func set(name, value string) {
+	if err := os.Setenv(name, value); err != nil {
+		panic(err)
+	}
+}
+
+// startAPI is an API server that takes events, and nothing else.
+func startAPI(t *testing.T) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if !strings.Contains(r.URL.Path, "/events") {
+			t.Errorf("the API server is asked %s %s", r.Method, r.URL)
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusCreated)
+		}
+		_ = json.NewEncoder(w).Encode(corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}}) // the client may have left
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return &rest.Config{Host: server.URL}
+}
+
+// clients are those of the cluster.
+type clients struct {
+	cloudprovider.ControllerClientBuilder
+
+	config *rest.Config
+}
+
+func (c clients) ClientOrDie(string) kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(c.config)
+}
+
+// toSim sends what is for Azure to a simulated one. Upstream keeps the addresses of a cloud in a variable of the SDK, which clouds of a process share.
+type toSim struct {
+	host string
+	next http.RoundTripper
+}
+
+func (s toSim) RoundTrip(in *http.Request) (*http.Response, error) {
+	out := in.Clone(in.Context())
+	out.URL.Scheme, out.URL.Host, out.Host = "http", s.host, ""
+	return s.next.RoundTrip(out)
+}
+
+// open opens the provider on a simulated cloud, as its controllers would.
+func open(t *testing.T, sim *azuresim.Cloud, o azure.Options, more map[string]any) *azure.Cloud {
+	t.Helper()
+	at, err := url.Parse(sim.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Next == nil {
+		o.Next = http.DefaultTransport.(*http.Transport).Clone()
+	}
+	o.Next = toSim{at.Host, o.Next}
+	settings := map[string]any{"resourceManagerEndpoint": ""}
+	for key, value := range more {
+		settings[key] = value
+	}
+	cloud, err := azure.Open(sim.Config(settings), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud.Initialize(clients{config: startAPI(t)}, t.Context().Done())
+	return cloud
+}
+
+func start(t *testing.T, o azuresim.Options) *azuresim.Cloud {
+	t.Helper()
+	sim := azuresim.Start(o)
+	t.Cleanup(func() {
+		for _, call := range sim.Calls() {
+			if t.Failed() && call.Mutates() {
+				t.Log(call)
+			}
+			if call.Unknown {
+				t.Errorf("the simulator does not know %s?%s", call, call.Query)
+			}
+		}
+		sim.Close()
+	})
+	return sim
+}
+
+// owner does what the owner of machines does.
+type owner struct {
+	sim        *azuresim.Cloud
+	inScaleSet bool
+	ids        map[string]string
+}
+
+func (o *owner) Create() *corev1.Node {
+	number := len(o.ids) + 1
+	name := fmt.Sprintf("node-%d", number)
+	if o.inScaleSet {
+		name = fmt.Sprintf("%s%06d", azuresim.ScaleSet, number-1) // as Azure calls them
+	}
+	if o.ids == nil {
+		o.ids = map[string]string{}
+	}
+	o.ids[name] = o.sim.AddMachine(azuresim.Machine{
+		Name: name, IP: fmt.Sprintf("10.0.0.%d", number), ExternalIP: fmt.Sprintf("203.0.113.%d", number), InScaleSet: o.inScaleSet, Zone: "1",
+	})
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(fmt.Sprintf("uid-%d", number))}}
+}
+
+func (o *owner) Stop(node *corev1.Node)   { o.sim.SetPower(o.ids[node.Name], "deallocated") }
+func (o *owner) Delete(node *corev1.Node) { o.sim.DeleteMachine(o.ids[node.Name]) }

@@ -1,0 +1,97 @@
+package azuresim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	identityHeader = "lab-identity-header"
+	tokenPrefix    = "token-of-"
+	tokenLife      = time.Hour
+)
+
+// serveEndpoints says where the parts of the cloud are.
+func (c *Cloud) serveEndpoints(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, []any{object{
+		"name": "AzureCloud", "resourceManager": c.server.URL,
+		"authentication": object{"loginEndpoint": c.login.URL + "/", "audiences": []any{"https://manager.lab.invalid/"}},
+	}})
+}
+
+// serveIdentity answers as the endpoint of managed identities.
+func (c *Cloud) serveIdentity(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case r.Header.Get("X-IDENTITY-HEADER") != identityHeader:
+		writeJSON(w, http.StatusUnauthorized, object{"error": "unauthorized"})
+	case c.noTokens:
+		writeJSON(w, http.StatusBadRequest, object{"error": "invalid_request", "error_description": "Identity not found"})
+	default:
+		writeJSON(w, http.StatusOK, object{
+			"access_token": tokenPrefix + Identity, "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
+			"expires_on": strconv.FormatInt(time.Now().Add(tokenLife).Unix(), 10), "client_id": Identity,
+		})
+	}
+}
+
+// RefuseTokens has no token given any more, and none taken.
+func (c *Cloud) RefuseTokens(refuse bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noTokens = refuse
+}
+
+// LoginCertificate is the PEM text of the authority of the login's certificate.
+func (c *Cloud) LoginCertificate() []byte { return pemOf(c.login.Certificate()) }
+
+// serveLogin answers as the directory of a tenant "adfs", which is asked for no discovery elsewhere.
+func (c *Cloud) serveLogin(w http.ResponseWriter, r *http.Request) {
+	at := c.login.URL + "/adfs"
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
+		writeJSON(w, http.StatusOK, object{
+			"issuer": at, "authorization_endpoint": at + "/oauth2/authorize", "token_endpoint": at + "/oauth2/token",
+		})
+	case r.URL.Path == "/adfs/oauth2/token" && r.Method == http.MethodPost:
+		if r.FormValue("client_id") != ClientID || r.FormValue("client_secret") != Secret {
+			writeJSON(w, http.StatusUnauthorized, object{
+				"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided.",
+			})
+			return
+		}
+		writeJSON(w, http.StatusOK, object{
+			"access_token": tokenPrefix + ClientID, "token_type": "Bearer", "expires_in": int(tokenLife.Seconds()),
+		})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// identityOf is whose a token is; empty for one that is not taken.
+func (c *Cloud) identityOf(r *http.Request) string {
+	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "+tokenPrefix)
+	if !isBearer || c.noTokens {
+		return ""
+	}
+	return token
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may have left
+}
+
+func (c *Cloud) operationURL() string {
+	c.number++
+	id := fmt.Sprintf("operation-%d", c.number)
+	c.operations[id] = max(1, c.options.Polls)
+	return c.server.URL + "/subscriptions/" + Subscription + "/providers/Microsoft.Network/locations/" + Location +
+		"/operations/" + id + "?api-version=2024-01-01"
+}
