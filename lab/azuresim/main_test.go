@@ -25,24 +25,27 @@ import (
 // login gives the tokens of the managed identity and of the secret, which every simulated cloud takes.
 var login *azuresim.Cloud
 
+// shared is a directory for all tests.
+var shared string
+
 // TestMain is the machine that the managed identity is of, and trusts the certificate of the directory: a process reads both once.
 func TestMain(m *testing.M) {
 	login = azuresim.Start(azuresim.Options{})
 	for name, value := range login.Env() {
 		set(name, value)
 	}
-	dir, err := os.MkdirTemp("", "azuresim")
-	if err != nil {
+	var err error
+	if shared, err = os.MkdirTemp("", "azuresim"); err != nil {
 		panic(err)
 	}
-	file := filepath.Join(dir, "login.pem")
+	file := filepath.Join(shared, "login.pem")
 	if err := os.WriteFile(file, login.LoginCertificate(), 0o600); err != nil {
 		panic(err)
 	}
 	set("SSL_CERT_FILE", file)
 	code := m.Run()
 	login.Close()
-	_ = os.RemoveAll(dir) // it is in the directory of temporary files
+	_ = os.RemoveAll(shared) // it is in the directory of temporary files
 	os.Exit(code)
 }
 

@@ -1,0 +1,156 @@
+package azuresim_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/lab/azuresim"
+	"github.com/transplant-dev/transplant/provider/azure"
+)
+
+func node(name, id string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}}
+}
+
+// TestManyMachinesTakeFewRequests: one list of machines, one of scale sets, one of the set's machines, each in its pages.
+func TestManyMachinesTakeFewRequests(t *testing.T) {
+	sim := start(t, azuresim.Options{PageSize: 20})
+	provider := open(t, sim, azure.Options{}, map[string]any{"vmType": "vmss"})
+	var nodes []*corev1.Node
+	for i := range 40 {
+		name := fmt.Sprintf("%s%06d", azuresim.ScaleSet, i)
+		nodes = append(nodes, node(name, sim.AddMachine(azuresim.Machine{Name: name, IP: fmt.Sprintf("10.0.1.%d", i), InScaleSet: true})))
+	}
+	nodes = append(nodes, node("alone", sim.AddMachine(azuresim.Machine{Name: "alone", IP: "10.0.2.1"})))
+	sim.SetPower(nodes[1].Spec.ProviderID, "deallocated")
+	states, err := provider.ListInstances(t.Context(), nodes, cloud.WantExists)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range states {
+		if s.Err != nil || !s.Exists {
+			t.Errorf("%s: %+v", nodes[i].Name, s)
+		}
+	}
+	if calls := sim.Calls(); len(calls) != 4 {
+		t.Errorf("it took %d requests: %v", len(calls), calls)
+	}
+	states, err = provider.ListInstances(t.Context(), nodes, cloud.WantExists|cloud.WantShutdown)
+	if err != nil || !states[1].Shutdown || states[0].Shutdown || states[40].Err != nil {
+		t.Errorf("%+v (error %v)", states[:2], err)
+	}
+}
+
+// TestAMachineIsGoneOnlyIfAzureHasSaidSo: the lists may lack it.
+func TestAMachineIsGoneOnlyIfAzureHasSaidSo(t *testing.T) {
+	sim := start(t, azuresim.Options{})
+	provider := open(t, sim, azure.Options{}, nil)
+	var nodes []*corev1.Node
+	for i := range 5 {
+		name := fmt.Sprintf("node-%d", i)
+		nodes = append(nodes, node(name, sim.AddMachine(azuresim.Machine{Name: name, IP: fmt.Sprintf("10.0.1.%d", i)})))
+	}
+	sim.DeleteMachine(nodes[0].Spec.ProviderID)
+	sim.SetProvisioning(nodes[1].Spec.ProviderID, "Failed")
+	exists := func(want ...string) {
+		t.Helper()
+		states, err := provider.ListInstances(t.Context(), nodes, cloud.WantExists)
+		if err != nil {
+			states = make([]cloud.InstanceState, len(want))
+		}
+		for i, w := range want {
+			is := fmt.Sprint(states[i].Exists)
+			if err != nil || states[i].Err != nil {
+				is = "unknown"
+			}
+			if is != w {
+				t.Errorf("%s: exists %s, want %s (errors %v, %v)", nodes[i].Name, is, w, err, states[i].Err)
+			}
+		}
+	}
+	exists("false", "true", "true")
+	sim.Fail(azuresim.Fault{Path: "/virtualmachines/node-0", Status: http.StatusServiceUnavailable, Code: "ServerBusy"})
+	exists("unknown", "true", "true")
+	sim.Heal()
+	for _, code := range []string{"ResourceGroupNotFound", "SubscriptionNotFound", "NoRegisteredProviderFound"} {
+		sim.Fail(azuresim.Fault{Path: "/virtualmachines/node-0", Status: http.StatusNotFound, Code: code})
+		exists("unknown", "true", "true")
+		sim.Heal()
+	}
+	sim.Fail(azuresim.Fault{Status: http.StatusNotFound, Code: "ResourceGroupNotFound"})
+	exists("unknown", "unknown", "unknown")
+}
+
+// TestErrorsNameTheSetting that is wrong, and nothing is sent again.
+func TestErrorsNameTheSetting(t *testing.T) {
+	sim := start(t, azuresim.Options{})
+	id := sim.AddMachine(azuresim.Machine{Name: "one", IP: "10.0.0.1"})
+	ask := func(more map[string]any, id string) error {
+		_, err := open(t, sim, azure.Options{}, more).InstanceExists(t.Context(), node("one", id))
+		return err
+	}
+	says := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("the error is %v; it should have %q", err, want)
+		}
+	}
+	another := "00000000-0000-0000-0000-000000000000"
+	says(ask(map[string]any{"subscriptionId": another}, id), "check subscriptionId in the cloud config")
+	says(ask(map[string]any{"subscriptionId": another}, ""), "check subscriptionId in the cloud config")
+	says(ask(map[string]any{"resourceGroup": "elsewhere"}, ""), "check resourceGroup")
+	sim.Calls()
+	for code, want := range map[string]string{
+		"AuthorizationFailed": "give the identity", "InvalidAuthenticationTokenTenant": "check tenantId", "OperationNotAllowed": "OperationNotAllowed",
+	} {
+		sim.Fail(azuresim.Fault{Status: http.StatusForbidden, Code: code})
+		says(ask(nil, id), want)
+		sim.Heal()
+	}
+	sim.Calls()
+	sim.Fail(azuresim.Fault{Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "17"})
+	err := ask(nil, id)
+	if outcome := cloud.Classify(err); outcome != cloud.OutcomeThrottled || len(sim.Calls()) != 1 {
+		t.Errorf("throttled, the outcome is %s of %v", outcome, err)
+	}
+}
+
+// TestTheCredentialsOfASecret are those of a directory over TLS, and no error shows them.
+func TestTheCredentialsOfASecret(t *testing.T) {
+	sim := start(t, azuresim.Options{})
+	id := sim.AddMachine(azuresim.Machine{Name: "one", IP: "10.0.0.1"})
+	ask := func(secret string) error {
+		made, err := azure.Open(sim.Config(map[string]any{
+			"useManagedIdentityExtension": false, "aadClientId": azuresim.ClientID, "aadClientSecret": secret,
+		}), azure.Options{})
+		if err != nil {
+			return err
+		}
+		_, err = made.InstanceExists(t.Context(), node("one", id))
+		return err
+	}
+	if err := ask(azuresim.Secret); err != nil {
+		t.Error(err)
+	}
+	for _, call := range sim.Calls() {
+		if call.Identity != azuresim.ClientID {
+			t.Errorf("%s is of %q", call, call.Identity)
+		}
+	}
+	err := ask("mistyped-secret")
+	if err == nil || strings.Contains(err.Error(), "mistyped-secret") || !strings.Contains(err.Error(), "AADSTS7000215") {
+		t.Errorf("with another secret: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := open(t, sim, azure.Options{}, nil).Probe(ctx); err == nil {
+		t.Error("after its context has ended, a probe has no error")
+	}
+}
