@@ -57,6 +57,7 @@ var products = map[string]product{
 	"transplant":                         {title: "The command line of Transplant, and what its pods run on hosts"},
 	"transplant-operator":                {title: "The operator of Transplant", user: unprivileged},
 	"aws-cloud-controller-manager":       {title: "The cloud-controller-manager of Transplant for AWS"},
+	"azure-cloud-controller-manager":     {title: "The cloud-controller-manager of Transplant for Azure"},
 	"gce-cloud-controller-manager":       {title: "The cloud-controller-manager of Transplant for GCE"},
 	"openstack-cloud-controller-manager": {title: "The cloud-controller-manager of Transplant for OpenStack"},
 	"vsphere-cloud-controller-manager":   {title: "The cloud-controller-manager of Transplant for vSphere"},

@@ -71,6 +71,7 @@ var products = map[string]product{
 	},
 	"transplant-operator":                {platforms: linux, section: "8", construct: "return newCommand(), nil"},
 	"aws-cloud-controller-manager":       manager,
+	"azure-cloud-controller-manager":     manager,
 	"gce-cloud-controller-manager":       manager,
 	"openstack-cloud-controller-manager": manager,
 	"vsphere-cloud-controller-manager":   manager,
