@@ -142,6 +142,7 @@ e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mi
 	(cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=3 -ccmtrial.handovers=10) || failed=1; \
 	(cd lab && $(GO) test ./mains -count=1 -v -timeout 0 -mains.all) || failed=1; \
 	(cd lab && $(GO) test ./openstacktrial -run Simulator -count=1 -v -timeout 0 -openstack.all) || failed=1; \
+	(cd lab && $(GO) test ./azuresim -run Program -count=1 -v -timeout 0 -azure.all) || failed=1; \
 	(cd lab && $(GO) test ./gcesim -run Program -count=1 -v -timeout 0 -gce.all) || failed=1; \
 	(cd lab && $(GO) test ./vsphereccm -run Program -count=1 -v -timeout 0 -vsphere.all) || failed=1; \
 	(cd lab && $(GO) test ./bench -count=1 -v -timeout 0 -bench.all) || failed=1; \

@@ -10,6 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/internal/managerprogram"
 	"github.com/transplant-dev/transplant/provider/azure"
+	"github.com/transplant-dev/transplant/provider/azure/inventory"
+	"github.com/transplant-dev/transplant/provider/azure/preview"
 )
 
 // version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's
@@ -27,5 +29,6 @@ func newCommand() (*cobra.Command, error) {
 			"and nodes routes.",
 		Cloud:       azure.NewCloud,
 		Controllers: ccm.NewControllers(),
+		Looks:       managerprogram.Looks{Inventory: inventory.Open, Preview: preview.Open},
 	}.Command()
 }

@@ -20,7 +20,7 @@ import (
 func service(name string, annotations map[string]string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default", UID: types.UID("00000000-0000-4000-8000-" + name), Annotations: annotations,
+			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", name)), Annotations: annotations,
 		},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, SessionAffinity: corev1.ServiceAffinityNone,
@@ -64,7 +64,7 @@ func TestObjectsHaveTheInTreeNames(t *testing.T) {
 		"loadbalancers/lab", "loadbalancers/lab-internal",
 		"networkinterfaces/node-1-nic in loadbalancers/lab-internal/backendaddresspools/lab",
 		"networkinterfaces/node-1-nic in loadbalancers/lab/backendaddresspools/lab",
-		"publicipaddresses/lab-a00000000000040008000web",
+		"publicipaddresses/lab-a0000000000004000800000000077656",
 	}
 	got := slices.DeleteFunc(sim.Objects(), func(name string) bool { return name[:7] == "network" && name[7] == 's' })
 	slices.Sort(got)

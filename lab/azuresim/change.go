@@ -80,7 +80,9 @@ func (c *Cloud) change(in *request, kind string) (int, object, *refusal) {
 		made["properties"] = properties
 	}
 	properties["provisioningState"] = "Succeeded"
+	properties["resourceGuid"] = fmt.Sprintf("guid-%d", c.number+1)
 	if have != nil {
+		properties["resourceGuid"] = text(have, "properties", "resourceGuid")
 		made["id"], made["name"] = have["id"], have["name"]
 	} else {
 		delete(made, "id")

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
@@ -82,8 +81,9 @@ type Options struct {
 	Next http.RoundTripper
 	// Sent counts the requests that are sent; nil for none.
 	Sent *atomic.Int64
-	// Credential takes the place of the config's for machines and routes; nil for that of the config.
-	Credential azcore.TokenCredential
+	// FromOutside is that this machine is none of the cluster's. In place of the identity of a machine are the credentials
+	// of Azure's own tools: the environment, or az login.
+	FromOutside bool
 	// Timeout bounds one request; 0 for client.DefaultRequestTimeout.
 	Timeout time.Duration
 }
@@ -95,7 +95,7 @@ func Open(cloudConfig []byte, o Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	machines, network, addresses, err := credentials(conf, o.Credential)
+	machines, network, addresses, err := credentials(conf, o.FromOutside)
 	if err != nil {
 		return nil, err
 	}

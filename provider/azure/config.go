@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/cloud-provider-azure/pkg/azclient"
 	"sigs.k8s.io/cloud-provider-azure/pkg/azclient/configloader"
@@ -88,20 +89,34 @@ func validate(conf *upstreamconfig.Config) error {
 	return errors.Join(problems...)
 }
 
-// credentials are those that the config asks for, or the given one, and the addresses of the config's cloud. With a
-// resourceManagerEndpoint, that is asked for them.
+// credentials are those that the config asks for, and the addresses of its cloud. With a resourceManagerEndpoint, that
+// is asked for them. On a machine that is none of the cluster's, they are those of Azure's own tools, unless the config
+// has a secret or a certificate.
 func credentials(
 	conf *upstreamconfig.Config,
-	given azcore.TokenCredential,
+	fromOutside bool,
 ) (machines, network azcore.TokenCredential, at cloud.Configuration, err error) {
 	tokens := client.Tokens(0)
+	hasOwn := conf.GetAADClientSecret() != "" || conf.AADClientCertPath != ""
+	if fromOutside && !hasOwn {
+		options, _, err := azclient.GetAzCoreClientOption(&conf.ARMClientConfig)
+		if err != nil {
+			return nil, nil, at, fmt.Errorf("reading the addresses of the cloud: %w", err)
+		}
+		options.Transport = tokens
+		tools, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{
+			ClientOptions: *options, TenantID: conf.TenantID,
+		})
+		if err != nil {
+			return nil, nil, at, fmt.Errorf("opening the credentials of Azure's tools: %w", err)
+		}
+		return tools, tools, options.Cloud, nil
+	}
 	auth, err := azclient.NewAuthProvider(&conf.ARMClientConfig, &conf.AzureAuthConfig,
 		azclient.WithClientOptionsMutFn(func(o *policy.ClientOptions) { o.Transport = tokens }))
 	switch {
 	case err != nil:
 		return nil, nil, at, fmt.Errorf("opening the credentials of the cloud config: %w", err)
-	case given != nil:
-		return given, given, auth.CloudConfig, nil
 	case auth.GetAzIdentity() == nil:
 		return nil, nil, at, errors.New("the cloud config has no credentials: set useManagedIdentityExtension, " +
 			"useFederatedWorkloadIdentityExtension, or aadClientId with aadClientSecret or aadClientCertPath")
