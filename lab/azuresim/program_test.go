@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/internal/cloudprogram"
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
 	"github.com/transplant-dev/transplant/lab/azuresim"
@@ -167,6 +170,8 @@ func clusterLives(t *testing.T, version string) {
 		})
 	}
 
+	inventoried(t, sim, ids)
+
 	sim.SetPower(ids["worker-1"], "deallocated")
 	s.setReady(t, "worker-1", corev1.ConditionUnknown)
 	s.untilNode(t, "worker-1", "tainted as shut down", func(n *corev1.Node) bool { return hasTaint(n, cloudproviderapi.TaintNodeShutdown) })
@@ -192,6 +197,47 @@ func clusterLives(t *testing.T, version string) {
 		}
 		return ""
 	})
+}
+
+// inventoried fails the test unless transplant sees what there is, through the program.
+func inventoried(t *testing.T, sim *azuresim.Cloud, ids map[string]string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "azure.json")
+	if err := os.WriteFile(file, sim.Config(nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := cloudprogram.Programs{Cloud: "azure:config=" + file, Path: path}.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []v1.Node
+	for _, name := range []string{"cp-1", "worker-1", "worker-2"} {
+		nodes = append(nodes, v1.Node{Name: name, ProviderID: ids[name]})
+	}
+	got := source.Inventory(t.Context(), nodes)
+	var seen []string
+	for _, i := range got.Instances {
+		seen = append(seen, "machine "+i.ID+" "+i.State+" "+i.Zone)
+	}
+	for _, r := range got.Routes {
+		seen = append(seen, "route "+r.CIDR+" to "+r.Target)
+	}
+	for _, b := range got.LoadBalancers {
+		seen = append(seen, fmt.Sprintf("%s %v with %v", b.Scheme, b.Listeners, b.Members))
+	}
+	slices.Sort(seen)
+	want := []string{
+		"internal [80/TCP->80] with [cp-1 worker-1 worker-2]", "internet-facing [80/TCP->80] with [cp-1 worker-1 worker-2]",
+		"machine cp-1 running westeurope-1", "machine worker-1 running westeurope-2", "machine worker-2 running westeurope-3",
+		"route 10.244.0.0/24 to cp-1", "route 10.244.1.0/24 to worker-1", "route 10.244.2.0/24 to worker-2",
+	}
+	if diff := cmp.Diff(want, seen); diff != "" || len(got.Errors) > 0 {
+		t.Errorf("the inventory (-want +got), errors %q:\n%s", got.Errors, diff)
+	}
 }
 
 // TestTheProgramSaysWhatIsWrongWithItsConfig runs it with what an administrator can get wrong.
