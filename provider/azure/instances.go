@@ -52,7 +52,7 @@ func (i *instances) placeOf(node *corev1.Node) (place, error) {
 	parts := providerID.FindStringSubmatch(id)
 	if parts == nil {
 		return place{}, fmt.Errorf("node %q: the provider ID %q is none of Azure, which are "+
-			"azure:///subscriptions/ID/resourceGroups/NAME/providers/Microsoft.Compute/...", node.Name, id)
+			"azure:///subscriptions/ID/resourceGroups/NAME/providers/Microsoft.Compute/ and a machine", node.Name, id)
 	}
 	if !strings.EqualFold(parts[1], i.conf.SubscriptionID) {
 		return place{}, fmt.Errorf("node %q: its machine is in subscription %s, and this manager has subscription %s: "+

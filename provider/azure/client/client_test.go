@@ -1,0 +1,132 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+)
+
+const group = "/subscriptions/s/resourceGroups/g/providers/"
+
+func TestRequestsAreDescribedWithoutNames(t *testing.T) {
+	for path, want := range map[string]string{
+		group + "Microsoft.Network/loadBalancers/lab":                             "network GET loadBalancers/{name}",
+		group + "Microsoft.Network/loadBalancers":                                 "network GET loadBalancers",
+		group + "Microsoft.Network/loadBalancers/lab/backendAddressPools/p":       "network GET loadBalancers/{name}/backendAddressPools/{name}",
+		group + "microsoft.Compute/virtualMachineScaleSets/w/virtualMachines":     "compute GET virtualMachineScaleSets/{name}/virtualMachines",
+		"/subscriptions/s/providers/Microsoft.Network/locations/l/operations/o-1": "network GET operations/{name}",
+		"/subscriptions/s/providers/Microsoft.Compute":                            "compute GET provider",
+		"/metadata/endpoints": "manager GET other",
+		"/x/providers/":       "manager GET other",
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://azure.invalid"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := operation(request); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+}
+
+// answering answers with a status and a body, and counts.
+type answering struct {
+	status int
+	body   string
+	asked  int
+}
+
+func (c *answering) RoundTrip(in *http.Request) (*http.Response, error) {
+	c.asked++
+	return &http.Response{StatusCode: c.status, Body: io.NopCloser(strings.NewReader(c.body)), Header: http.Header{}, Request: in}, nil
+}
+
+func ask(t *testing.T, over http.RoundTripper, method, path string) error {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, "https://azure.invalid"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := over.RoundTrip(request)
+	if err == nil {
+		_ = out.Body.Close()
+	}
+	return err
+}
+
+// TestWhichAnswersAreBelieved: upstream takes any 404 for "does not exist", and an empty list for "there is nothing".
+func TestWhichAnswersAreBelieved(t *testing.T) {
+	refusal := func(code string) string { return fmt.Sprintf(`{"error": {"code": %q, "message": "a\nb"}}`, code) }
+	for name, c := range map[string]struct {
+		method  string
+		status  int
+		body    string
+		missing bool
+		strange bool
+	}{
+		"an object that is gone":     {http.MethodGet, 404, refusal("ResourceNotFound"), true, false},
+		"a group that is not there":  {http.MethodGet, 404, refusal("ResourceGroupNotFound"), false, false},
+		"a page of a proxy":          {http.MethodGet, 404, "<html>", false, true},
+		"a page in place of a list":  {http.MethodGet, 200, "<html>", false, true},
+		"nothing in place of a list": {http.MethodGet, 200, "", false, true},
+		"nothing after a change":     {http.MethodPut, 200, "", false, true},
+		"a list in place of objects": {http.MethodGet, 200, "[]", false, true},
+		"a redirection":              {http.MethodGet, 302, "", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ask(t, &answers{next: &answering{status: c.status, body: c.body}, timeout: DefaultRequestTimeout}, c.method, group+"Microsoft.Network/x/y")
+			var strange *StrangeAnswerError
+			if err == nil || IsNotFound(err) != c.missing || errors.As(err, &strange) != c.strange || strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error is %v", err)
+			}
+			var sdk *azcore.ResponseError
+			if errors.As(err, &sdk) && (sdk.StatusCode == http.StatusNotFound) != c.missing {
+				t.Errorf("upstream sees %d", sdk.StatusCode)
+			}
+		})
+	}
+	if err := ask(t, &answers{next: &answering{status: 202}, timeout: DefaultRequestTimeout}, http.MethodDelete, group+"x"); err != nil {
+		t.Errorf("a deletion that has begun: %v", err)
+	}
+}
+
+// TestACallReadsOnceUntilItChanges what it has read.
+func TestACallReadsOnceUntilItChanges(t *testing.T) {
+	sent := &answering{status: 200, body: "{}"}
+	turn := &Turn{next: sent}
+	machines, nic := group+"Microsoft.Compute/virtualMachines/m", group+"Microsoft.Network/networkInterfaces/n"
+	balancer, address := group+"Microsoft.Network/loadBalancers/b", group+"Microsoft.Network/publicIPAddresses/a"
+	if err := ask(t, turn, http.MethodGet, balancer); !errors.Is(err, errNoCall) || sent.asked != 0 {
+		t.Errorf("without a call: %v, %d sent", err, sent.asked)
+	}
+	turn.Use(NewCall(t.Context()))
+	reads := func(want int) {
+		t.Helper()
+		before := sent.asked
+		for _, path := range []string{machines, nic, balancer, address, balancer} {
+			if err := ask(t, turn, http.MethodGet, path); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := sent.asked - before; got != want {
+			t.Errorf("%d requests were sent, want %d", got, want)
+		}
+	}
+	reads(4)
+	reads(0)
+	if err := ask(t, turn, http.MethodPut, address); err != nil {
+		t.Error(err)
+	}
+	reads(2) // the network, and no machine and interface
+	if err := ask(t, turn, http.MethodPut, machines); err != nil {
+		t.Error(err)
+	}
+	reads(3)
+	turn.Use(NewCall(t.Context()))
+	reads(4)
+}
