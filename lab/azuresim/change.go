@@ -10,7 +10,7 @@ import (
 )
 
 // put keeps an object, with a new ETag.
-func (c *Cloud) put(path string, o object) object {
+func (c *Cloud) put(path string, o object) {
 	at := strings.ToLower(path)
 	c.number++
 	o["etag"] = fmt.Sprintf(`W/"%d"`, c.number)
@@ -21,7 +21,6 @@ func (c *Cloud) put(path string, o object) object {
 		c.order = append(c.order, at)
 	}
 	c.objects[at] = o
-	return o
 }
 
 func (c *Cloud) drop(at string) {
@@ -39,35 +38,36 @@ func (c *Cloud) change(in *request, kind string) (int, object, *refusal) {
 		return 0, nil, refused
 	}
 	if in.method == http.MethodDelete {
-		if have == nil {
-			return http.StatusNoContent, nil, nil
-		}
-		if user := c.userOf(in.path); user != "" {
-			return 0, nil, refuse(http.StatusBadRequest, "InUseCannotBeDeleted", "'%s' cannot be deleted: it is in use by '%s'", below(in.path), user)
-		}
-		c.drop(in.path)
-		c.leavePools(in.path)
-		in.header.Set("Azure-AsyncOperation", c.operationURL())
-		return http.StatusAccepted, nil, nil
+		return c.remove(in)
 	}
 	if have == nil && strings.HasPrefix(kind, "microsoft.compute/") {
 		return 0, nil, notFound(in.path)
 	}
-	made := clone(in.body)
+	return c.write(in, kind)
+}
+
+// remove deletes an object that nothing uses.
+func (c *Cloud) remove(in *request) (int, object, *refusal) {
+	if c.objects[in.path] == nil {
+		return http.StatusNoContent, nil, nil
+	}
+	if user := c.userOf(in.path); user != "" {
+		return 0, nil, refuse(http.StatusBadRequest, "InUseCannotBeDeleted", "'%s' cannot be deleted: it is in use by '%s'",
+			below(in.path), user)
+	}
+	c.drop(in.path)
+	c.leavePools(in.path)
+	in.header.Set("Azure-AsyncOperation", c.operationURL())
+	return http.StatusAccepted, nil, nil
+}
+
+// write makes or changes an object.
+func (c *Cloud) write(in *request, kind string) (int, object, *refusal) {
+	have, made := c.objects[in.path], clone(in.body)
 	if strings.HasPrefix(kind, "microsoft.compute/") { // what is not sent stays
 		made = merged(have, made)
 	}
-	var refused *refusal
-	switch kind {
-	case "microsoft.network/loadbalancers":
-		refused = c.settle(in.given, have, made)
-	case "microsoft.network/publicipaddresses":
-		c.allocate(have, made)
-	case "microsoft.network/networksecuritygroups":
-		identify(in.given, made, "securityRules")
-	case "microsoft.network/routetables":
-		identify(in.given, made, "routes")
-	}
+	refused := c.complete(in.given, kind, have, made)
 	if refused == nil {
 		refused = c.checkPools(made)
 	}
@@ -81,7 +81,9 @@ func (c *Cloud) change(in *request, kind string) (int, object, *refusal) {
 	}
 	properties["provisioningState"] = "Succeeded"
 	properties["resourceGuid"] = fmt.Sprintf("guid-%d", c.number+1)
+	status := http.StatusCreated
 	if have != nil {
+		status = http.StatusOK
 		properties["resourceGuid"] = text(have, "properties", "resourceGuid")
 		made["id"], made["name"] = have["id"], have["name"]
 	} else {
@@ -91,11 +93,22 @@ func (c *Cloud) change(in *request, kind string) (int, object, *refusal) {
 	in.header.Set("Azure-AsyncOperation", c.operationURL())
 	answer := c.shown(in.path)
 	answer["properties"].(object)["provisioningState"] = "Updating"
-	status := http.StatusOK
-	if have == nil {
-		status = http.StatusCreated
-	}
 	return status, answer, nil
+}
+
+// complete adds to an object what Azure adds.
+func (c *Cloud) complete(at, kind string, have, made object) *refusal {
+	switch kind {
+	case "microsoft.network/loadbalancers":
+		return c.settle(at, have, made)
+	case "microsoft.network/publicipaddresses":
+		c.allocate(have, made)
+	case "microsoft.network/networksecuritygroups":
+		identify(at, made, "securityRules")
+	case "microsoft.network/routetables":
+		identify(at, made, "routes")
+	}
+	return nil
 }
 
 func checkETag(in *request, have object) *refusal {
