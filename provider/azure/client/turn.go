@@ -62,8 +62,9 @@ type joined struct{ text, cause error }
 func (j *joined) Error() string   { return j.text.Error() }
 func (j *joined) Unwrap() []error { return []error{j.text, j.cause} }
 
-// note keeps a failure. Upstream acts on answers that an object is not there, was changed by others, or is in use.
-func (c *Call) note(err error, isChange bool) {
+// noteFailure keeps a failure. Upstream acts on answers that an object is not there, was changed by others, or is in
+// use.
+func (c *Call) noteFailure(err error, isChange bool) {
 	var refusal *RefusalError
 	if errors.As(err, &refusal) {
 		switch refusal.Status {
@@ -173,7 +174,7 @@ func (t *Turn) RoundTrip(in *http.Request) (*http.Response, error) {
 		err = call.keep(in, out)
 	}
 	if err != nil {
-		call.note(err, mutates(in.Method))
+		call.noteFailure(err, mutates(in.Method))
 		return nil, err
 	}
 	return out, nil
