@@ -9,20 +9,30 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/podreason"
 )
 
 // explain is why a step is not verified yet. Where it starts pods and one of them is not Ready, that says more than
 // what does not show because of it.
 func (e *Engine) explain(ctx context.Context, s v1.Step, more *step.Explanation, why string) string {
-	pods := more.Of(e.env, func(since time.Time) string { return e.explainPods(ctx, s, since) })
+	pods := more.Of(e.env, func(since time.Time) string {
+		said := []string{e.explainPods(ctx, s, since), e.nodeFailures(ctx, s, since)}
+		return strings.Join(slices.DeleteFunc(said, func(text string) bool { return text == "" }), "; ")
+	})
 	switch {
 	case pods == "":
 		return why
@@ -47,6 +57,52 @@ func (e *Engine) explainPods(ctx context.Context, s v1.Step, since time.Time) st
 	}
 	return ""
 }
+
+// nodeFailures is what a manager that a step starts says of Nodes. One that cannot ask its cloud is not Ready, and its
+// pod does not say why.
+func (e *Engine) nodeFailures(ctx context.Context, s v1.Step, since time.Time) string {
+	if s.Component != component.CCM && !planstep.IsManagerWorkload(s) {
+		return ""
+	}
+	warnings := fields.Set{"involvedObject.kind": "Node", "type": corev1.EventTypeWarning}
+	list, err := e.env.Kube.CoreV1().
+		Events(metav1.NamespaceDefault).
+		List(ctx, metav1.ListOptions{FieldSelector: warnings.String()})
+	if err != nil {
+		return ""
+	}
+	return failuresOf(list.Items, since)
+}
+
+// failuresOf is the last of what cloud controllers have said of Nodes since a moment, and of how many.
+func failuresOf(events []corev1.Event, since time.Time) string {
+	nodes := map[string]bool{}
+	var last *corev1.Event
+	for i := range events {
+		e := &events[i]
+		from := cmp.Or(e.ReportingController, e.Source.Component)
+		if !strings.HasPrefix(from, "cloud-") || podreason.EventTime(e).Before(since.Truncate(time.Second)) {
+			continue
+		}
+		nodes[e.InvolvedObject.Name] = true
+		if last == nil || podreason.EventTime(last).Before(podreason.EventTime(e)) {
+			last = e
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return fmt.Sprintf(
+		"it fails for %s, last for %s: %s: %s",
+		english.Count(len(nodes), "node"),
+		last.InvolvedObject.Name,
+		last.Reason,
+		mask.Cut(last.Message, maxNodeFailure),
+	)
+}
+
+// maxNodeFailure is how much of an event is told, in bytes.
+const maxNodeFailure = 400
 
 // unnamed is why a step is not done where its executor does not say it.
 func (e *Engine) unnamed(s v1.Step) string {

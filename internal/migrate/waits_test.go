@@ -307,3 +307,35 @@ func TestAManifestOfTheWorldMountsWhatAPlanWrites(t *testing.T) {
 		t.Errorf("%d mounts: %v", mounts, err)
 	}
 }
+
+// A manager without credentials is not Ready, and only what it says of Nodes has the reason.
+func TestWhatANewManagerSaysOfNodesIsAReasonToWait(t *testing.T) {
+	said := func(node, from string, second int, message string) corev1.Event {
+		return corev1.Event{
+			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: node}, Reason: "InstanceUnknown", Message: message,
+			Source: corev1.EventSource{Component: from}, LastTimestamp: metav1.NewTime(noon.Add(time.Duration(second) * time.Second)),
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		events []corev1.Event
+		want   string
+	}{
+		{"nothing", nil, ""},
+		{"of a kubelet, and from before", []corev1.Event{said("cp-1", "kubelet", 9, "rebooted"), said("cp-1", "cloud-node-controller", -9, "old")}, ""},
+		{
+			"of two nodes",
+			[]corev1.Event{
+				said("cp-1", "cloud-node-controller", 9, "no EC2 IMDS role found"), said("cp-2", "cloud-node-controller", 3, "no role"),
+				said("cp-1", "cloud-node-controller", 4, "no role"),
+			},
+			"it fails for 2 nodes, last for cp-1: InstanceUnknown: no EC2 IMDS role found",
+		},
+		{"a secret", []corev1.Event{said("cp-1", "cloud-controller-manager", 0, "--password=hunter2 is wrong")}, ""},
+	} {
+		got := failuresOf(test.events, noon)
+		if test.want == "" && strings.Contains(got, "hunter2") || test.want != "" && got != test.want || test.name != "a secret" && test.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}

@@ -258,17 +258,40 @@ func eventHealth(f Facts) []v1.Blocker {
 			newest[k] = e
 		}
 	}
-	var out []v1.Blocker
+	byReason := map[[2]string][]*corev1.Event{}
 	for k, e := range newest {
-		impact := onNodes
-		if k.kind == "Service" {
-			impact = onLoadBalancers
-		}
+		reason := [2]string{k.kind, k.reason}
+		byReason[reason] = append(byReason[reason], e)
+	}
+	var out []v1.Blocker
+	for _, events := range byReason {
+		out = append(out, eventBlockers(f, events)...)
+	}
+	return out
+}
+
+// eventBlockers are the blockers of events of one kind of object and one reason. Many objects with one trouble are one
+// blocker: eight nodes that an outage of the cloud keeps would else hide all the rest.
+func eventBlockers(f Facts, events []*corev1.Event) []v1.Blocker {
+	impact := onNodes
+	if events[0].InvolvedObject.Kind == "Service" {
+		impact = onLoadBalancers
+	}
+	slices.SortFunc(events, func(a, b *corev1.Event) int {
+		return cmp.Or(EventTime(b).Compare(EventTime(a)), strings.Compare(ObjectName(a), ObjectName(b)))
+	})
+	of := ""
+	if len(events) > namesAtMost {
+		of = english.Count(len(events), events[0].InvolvedObject.Kind) + ", last "
+		events = events[:1]
+	}
+	var out []v1.Blocker
+	for _, e := range events {
 		out = append(out, v1.Blocker{
 			Level:        levelWarning,
 			Impact:       impact,
 			SinceSeconds: since(f.Now.Sub(EventTime(e))),
-			Message:      fmt.Sprintf("%s: %s: %s", ObjectName(e), e.Reason, strings.TrimSpace(e.Message)),
+			Message:      fmt.Sprintf("%s%s: %s: %s", of, ObjectName(e), e.Reason, strings.TrimSpace(e.Message)),
 		})
 	}
 	return out

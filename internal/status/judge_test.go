@@ -385,6 +385,24 @@ func TestWhatStandsInTheWay(t *testing.T) {
 	}
 }
 
+func TestOneTroubleOfManyNodesIsOneBlocker(t *testing.T) {
+	s := Judge(underWay(func(f *Facts) {
+		for i := range 5 {
+			f.Events = append(f.Events, &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}, Type: "Warning", Reason: "InstanceUnknown", Message: fmt.Sprintf("try %d", i),
+				InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: fmt.Sprintf("worker-%d", i)}, LastTimestamp: metav1.NewTime(noon.Add(-time.Duration(9-i) * time.Second)),
+			})
+		}
+	}))
+	var have []string
+	for _, b := range s.Health {
+		have = append(have, b.Message)
+	}
+	if diff := cmp.Diff([]string{"5 Nodes, last Node/worker-4: InstanceUnknown: try 4"}, have); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestNobodyOwnsTheLoopsWhileTheyAreDown(t *testing.T) {
 	stop := "stop/" + component.KCM + "@cp-1"
 	down := func(leases map[string]*coordinationv1.Lease) v1.Status {
