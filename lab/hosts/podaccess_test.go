@@ -137,14 +137,23 @@ func (a *accessed) within(t *testing.T, h hostaccess.Host, d time.Duration) {
 func TestAccessThroughPodsOnARealHost(t *testing.T) {
 	t.Parallel()
 	a := forAccess(t)
-	t.Run("look", a.look)
-	t.Run("read-only and full disks", a.disks)
-	t.Run("kubelet restarts under its session", a.kubelet)
-	t.Run("pod is deleted and evicted", a.lost)
-	t.Run("image does not exist", a.image)
-	t.Run("node is NotReady", a.notReady)
-	t.Run("only kube-apiserver is killed", a.apiserver)
-	t.Run("command line is killed", a.killed)
+	for _, part := range []struct {
+		name string
+		try  func(*testing.T)
+	}{
+		{"look", a.look},
+		{"read-only and full disks", a.disks},
+		{"kubelet restarts under its session", a.kubelet},
+		{"pod is deleted and evicted", a.lost},
+		{"image does not exist", a.image},
+		{"node is NotReady", a.notReady},
+		{"only kube-apiserver is killed", a.apiserver},
+		{"command line is killed", a.killed},
+	} {
+		begun := time.Now()
+		t.Run(part.name, part.try)
+		t.Logf("%s took %s", part.name, time.Since(begun).Round(time.Second)) // all of them share one limit
+	}
 }
 
 func (a *accessed) look(t *testing.T) {
