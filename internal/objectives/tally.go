@@ -9,6 +9,7 @@ package objectives
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ type Reading struct {
 }
 
 // isOfProcess reports whether the reading is of the same process as an earlier one. A counter that fell is of another
-// process, whatever is said of its start.
+// process, also where its start is the same.
 func (r Reading) isOfProcess(earlier Reading) bool {
 	if !ownership.IsSameStart(r.Started, earlier.Started) {
 		return false
@@ -189,15 +190,10 @@ func (c *count) breach(name string) string {
 
 // who names the managers in which it happened.
 func (c *count) who() string {
-	names := make([]string, 0, len(c.bad))
-	for name := range c.bad {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if len(names) == 0 {
+	if len(c.bad) == 0 {
 		return ""
 	}
-	return " (" + english.FirstOf(2, names) + ")"
+	return " (" + english.FirstOf(2, slices.Sorted(maps.Keys(c.bad))) + ")"
 }
 
 // Breaches are the objectives of a window that are not kept, one sentence each.

@@ -159,7 +159,8 @@ func (m *md) gaps(r v1.Report) {
 }
 
 // objectivesHint says what the table of objectives is about.
-const objectivesHint = "What the managers counted themselves. KEP-2395 asks that 99% take less than 60 s, and for less than 1 error of node syncs in 15 minutes."
+const objectivesHint = "What the managers counted themselves. KEP-2395 asks that 99% take less than 60 s, " +
+	"and for less than 1 error of node syncs in 15 minutes."
 
 func (m *md) objectives(o *v1.Objectives) {
 	if o == nil {

@@ -356,7 +356,7 @@ func TestANodeIsGivenItsRangeWhateverHappensToTheRequest(t *testing.T) {
 			w.Change("a", func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.4.0.0/24", []string{"10.4.0.0/24"} })
 			return nil
 		},
-		"the node is registered anew": func(w *world, _ string) error { w.Put(nodeOf("a")); return nil },
+		"the node is registered again": func(w *world, _ string) error { w.Put(nodeOf("a")); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -105,13 +105,12 @@ const servicesInterval = 3 * time.Second
 
 // watchServices looks which Services fail until ctx ends. A look that cannot be had is no look.
 func watchServices(ctx context.Context, list syncfailure.Lister, progress *lock.Progress, watch *objectives.Watch) {
-	_ = wait.PollUntilContextCancel(ctx, servicesInterval, true, func(ctx context.Context) (bool, error) { //nolint:errcheck // it ends with ctx alone
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if failing, err := syncfailure.Read(ctx, list); err == nil {
 			watch.AddFailing(time.Now(), failing)
 			publish(progress, watch)
 		}
-		return false, nil
-	})
+	}, servicesInterval)
 }
 
 // publish tells onlookers how the objectives stand.

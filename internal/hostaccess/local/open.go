@@ -11,7 +11,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-const usage = "use pod, none, manual[:WAY], local:DIR (each subdirectory with etc/kubernetes or var/lib/kubelet in it is a host) or local:NAME=DIR,NAME=DIR"
+const usage = "use pod, none, manual[:WAY], local:DIR (each subdirectory with etc/kubernetes or var/lib/kubelet in it is a host) " +
+	"or local:NAME=DIR,NAME=DIR"
 
 // rootMarks are what tells a host's root directory from another directory.
 var rootMarks = []string{"etc/kubernetes", "var/lib/kubelet"}

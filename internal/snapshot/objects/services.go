@@ -50,7 +50,7 @@ func markFailing(ctx context.Context, g *collect.Collector) {
 	}
 	events, ok := collect.List(ctx, g, "services/events", "events of Services",
 		func(ctx context.Context, o metav1.ListOptions) (*corev1.EventList, error) {
-			o.FieldSelector = syncfailure.ListOptions.FieldSelector
+			o.FieldSelector = syncfailure.Selector
 			return g.Kube.CoreV1().Events(corev1.NamespaceAll).List(ctx, o)
 		},
 		func(l *corev1.EventList) []corev1.Event { return l.Items })

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -28,10 +30,8 @@ var reasons = map[string]bool{
 // maxMessage bounds what is kept of an event, in bytes.
 const maxMessage = 1 << 10
 
-// ListOptions select the events about Services.
-var ListOptions = metav1.ListOptions{
-	FieldSelector: fields.OneTermEqualSelector("involvedObject.kind", "Service").String(),
-}
+// Selector is the field selector of events about Services.
+var Selector = fields.OneTermEqualSelector("involvedObject.kind", "Service").String()
 
 // Of are the Services that fail, by namespace/name. A service controller has said so, and not that it has kept the load
 // balancer since. An event that says so in the same second counts as the later one: times of events
@@ -87,18 +87,16 @@ type Lister func(context.Context, metav1.ListOptions) (*corev1.EventList, error)
 
 // Read lists the events about Services, page by page.
 func Read(ctx context.Context, list Lister) (map[string]v1.SyncFailure, error) {
-	const page = 500
 	var all []corev1.Event
-	options := ListOptions
-	options.Limit = page
-	for {
-		events, err := list(ctx, options)
-		if err != nil {
-			return nil, err
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) })
+	err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: Selector}, func(item runtime.Object) error {
+		if e, is := item.(*corev1.Event); is {
+			all = append(all, *e)
 		}
-		all = append(all, events.Items...)
-		if options.Continue = events.Continue; options.Continue == "" {
-			return Of(all), nil
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return Of(all), nil
 }
