@@ -122,7 +122,7 @@ sources = find . \( -path ./.git -o -path ./bin -o -path ./out \) -prune -o -typ
 longest := ./trial ./hosts ./fleet ./faults/processlab ./fleetapi
 
 # The programs of Kubernetes that these tests start. They are compiled before: the time limit of a test would count it.
-lab_sets := etcd-v3.5.15,kubernetes-v1.26.0,kube-apiserver-v1.30.14,kube-apiserver-v1.37.2
+lab_sets := etcd-v3.5.15,kubernetes-v1.26.0,node-v1.26.0,kube-apiserver-v1.30.14,kube-apiserver-v1.37.2
 
 .PHONY: test-lab
 test-lab:

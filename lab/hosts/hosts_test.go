@@ -22,6 +22,7 @@ import (
 // realHosts makes a skip for the lack of something an error, for machines that must run these tests.
 var realHosts = flag.Bool("hosts.must", false, "fail where no hosts can be made, instead of skipping")
 
+// testTimeout bounds what a test does with its host. With empty caches, compilers alone once took it.
 const testTimeout = 15 * time.Minute
 
 // single is a cluster of one host without the product's images, next to others.
@@ -37,12 +38,15 @@ func single(t *testing.T, name, subnet string) (context.Context, *Cluster) {
 		}
 		t.Skipf("SKIPPED: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	t.Cleanup(cancel)
 	c, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := c.Build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	t.Cleanup(cancel)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
