@@ -27,6 +27,33 @@ func TestASavedSnapshotIsReadBackAsItWas(t *testing.T) {
 	}
 }
 
+// YAML that ends at the end of a line is YAML.
+func TestASavedSnapshotThatWasCutOffIsRefused(t *testing.T) {
+	var b bytes.Buffer
+	if err := Save(&b, Gather(t.Context(), sources(t), collect.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	whole := b.String()
+	tried := 0
+	for at := range whole {
+		if whole[at] != '\n' || at+1 == len(whole) {
+			continue
+		}
+		tried++
+		if _, err := Load(strings.NewReader(whole[:at+1])); err == nil || tried > 1 && !strings.Contains(err.Error(), "its end is missing") {
+			t.Fatalf("cut behind line %d: %v", tried, err)
+		}
+	}
+	if tried < 100 {
+		t.Errorf("%d cuts", tried)
+	}
+	for name, same := range map[string]string{"Windows": strings.ReplaceAll(whole, "\n", "\r\n"), "more lines": whole + "\n\n"} {
+		if _, err := Load(strings.NewReader(same)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestLoad(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
 		"YAML": {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\n", ""},
