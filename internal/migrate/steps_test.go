@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -296,6 +297,40 @@ func TestARollbackDoesNotOverwriteSomebodyElsesChange(t *testing.T) {
 	says(t, err, kcmManifest+" on host cp-2 was changed outside this migration after the migration wrote it", "put your change aside", layout.Dir+"/backup/run-1/")
 	if w.read("cp-2", kcmManifest) != theirs {
 		t.Error("their change is gone")
+	}
+}
+
+// What would stop a rollback in its middle is asked before its first step, of all hosts.
+func TestARollbackAsksAllFilesBeforeItsFirstStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	p, _ := w.begin()
+	w.past(p, "leader-migration/"+component.KCM+"@cp-2")
+	j, err := journal.Open(t.Context(), w.kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := j.Doc()
+	back, err := rollback.Make(&doc, w.snapshot(), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(hosts ...hostaccess.Host) error {
+		return precondition.FilesUnchanged(t.Context(), step.Options{Kube: w.kube, Hosts: hosts}, j, back)
+	}
+	if err := ask(w.hosts...); err != nil {
+		t.Fatal(err)
+	}
+	w.write("cp-1", layout.KCMMigration, w.read("cp-1", layout.KCMMigration)+"# theirs\n", 0o600)
+	w.write("cp-2", kcmManifest, w.read("cp-2", kcmManifest)+"# theirs\n", 0o600)
+	err = ask(w.hosts...)
+	says(t, err, layout.KCMMigration+" on host cp-1 was changed outside this migration", kcmManifest+" on host cp-2 was changed outside this migration")
+	var stale *step.StaleError
+	if !errors.As(err, &stale) || len(stale.Changed) != 2 {
+		t.Errorf("each file is named once: %v", err)
+	}
+	if err := ask(); err != nil {
+		t.Errorf("hosts that are not there are left to the steps: %v", err)
 	}
 }
 

@@ -69,6 +69,9 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 			return err
 		}
 	}
+	if err := filesUnchanged(ctx, c, j, p); err != nil {
+		return err
+	}
 	if err := c.ShowPlan(p, client.PlanView{Answer: f.DryRun}); err != nil {
 		return err
 	}
@@ -159,6 +162,9 @@ func rollbackLocked(
 	if err := managersRecorded(ctx, c, j); err != nil {
 		return err
 	}
+	if err := filesUnchanged(ctx, c, j, p); err != nil {
+		return err
+	}
 	if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
 		return err
 	}
@@ -168,6 +174,15 @@ func rollbackLocked(
 // managersRecorded refuses a rollback that would leave a cloud-controller-manager running.
 func managersRecorded(ctx context.Context, c *client.Client, j *journal.Journal) error {
 	return precondition.ManagersRecorded(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, j)
+}
+
+// filesUnchanged refuses a rollback that would come upon a file in its middle that it must not overwrite.
+func filesUnchanged(ctx context.Context, c *client.Client, j *journal.Journal, p *v1.Plan) error {
+	err := precondition.FilesUnchanged(ctx, step.Options{Kube: c.Kube, Hosts: c.Hosts}, j, p)
+	if err != nil {
+		return fmt.Errorf("nothing was changed by this command: %w", err)
+	}
+	return nil
 }
 
 // rollbackPlan goes on with a rollback that was begun, or makes a plan for one.

@@ -2,17 +2,21 @@ package precondition
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // ManagersRecorded returns why a migration must not be rolled back. That is when a cloud-controller-manager of its plan
@@ -38,6 +42,46 @@ func ManagersRecorded(ctx context.Context, o step.Options, j *journal.Journal) e
 		}
 	}
 	return nil
+}
+
+// FilesUnchanged names every file that a rollback is still to put back or remove, and that was changed outside the
+// migration. Each step asks again. A rollback that began without this question would stop in its middle, with some hosts
+// in tree and some not. Hosts that do not answer, or are not among those of the options, are left to the steps.
+func FilesUnchanged(ctx context.Context, o step.Options, j *journal.Journal, back *v1.Plan) error {
+	e := step.NewEnv(o, j)
+	e.Plan = back
+	var changed []string
+	for _, s := range back.Steps {
+		_, excluded := e.IsExcluded(s)
+		isHost := func(h hostaccess.Host) bool { return h.Name() == s.Host }
+		if excluded || !restoresFile(s) || j.Record(s.ID).IsEnded() || !slices.ContainsFunc(o.Hosts, isHost) {
+			continue
+		}
+		sum, _, err := e.DigestFile(ctx, s.Host, s.Path)
+		if hostaccess.IsUnreachable(err) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		stale, is := errors.AsType[*step.StaleError](e.CheckUnchanged(s, sum))
+		if is && !slices.Contains(changed, stale.Changed[0]) {
+			changed = append(changed, stale.Changed[0])
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return &step.StaleError{Changed: changed}
+}
+
+// restoresFile reports whether a step replaces or removes a whole file, as long as no other client has changed it.
+func restoresFile(s v1.Step) bool {
+	switch s.Kind {
+	case v1.StepRestoreManifest, v1.StepRemoveManifest, v1.StepRemoveFile, v1.StepEditUnit, v1.StepStartUnit:
+		return s.Restore != "" && s.Host != "" && s.Path != "" && s.Path != layout.CCMToken
+	default:
+		return false
+	}
 }
 
 // unrecorded names the manager that a step starts, where it is live and a rollback would leave it there.
