@@ -164,7 +164,7 @@ func planToCompare(c *client.Client, snap *v1.Snapshot, args []string, f *client
 	if err != nil {
 		return nil, err
 	}
-	if err := client.CheckAgainstPlan(f.Given, f.Options, p.Options, "plan "+args[0]); err != nil {
+	if err := client.CheckAgainstFile(f.Given, f.Options, p.Options, args[0]); err != nil {
 		return nil, err
 	}
 	if p.Cluster.UID != snap.Cluster.UID {

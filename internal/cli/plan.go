@@ -119,7 +119,7 @@ func refreshed(path string, f *client.PlanOptions, o *planOutput) (*v1.Plan, err
 	if err != nil {
 		return nil, err
 	}
-	if err := client.CheckAgainstPlan(f.Given, f.Options, p.Options, "plan "+path); err != nil {
+	if err := client.CheckAgainstFile(f.Given, f.Options, p.Options, path); err != nil {
 		return nil, err
 	}
 	f.Options = p.Options

@@ -32,7 +32,7 @@ func newStatus(c *console.Console) *cobra.Command {
 		Long: "Status says how far a run is, on whichever machine it was started. It reads objects of the API and nothing else: no host is opened, nothing is\n" +
 			"written. What may not be read is named in a line, and the rest is said all the same.\n\n" +
 			"With --watch a terminal is redrawn in place, a pipe gets a line when something changes, and -o json one document a line. It ends when the run does:\n" +
-			"with 0 when it was applied or rolled back, with 1 when it failed, with 130 at Ctrl-C.",
+			"with 0 when it was applied, rolled back, or stopped where it was told to, with 1 when it failed, with 130 at Ctrl-C.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.CheckOutput(output.Value); err != nil {
 				return err
@@ -146,6 +146,9 @@ func (e *endDetector) observe(s v1.Status, at time.Time) (bool, error) {
 			s.Next,
 		)
 	}
+	if s.StoppedBehind != "" {
+		return true, nil
+	}
 	return true, exitcode.With(
 		exitcode.Error,
 		"no process executes migration %s any longer: %d of %d steps are done\nnext: %s",
@@ -202,6 +205,9 @@ func shorten(s string) string {
 func statusLine(s v1.Status, wait func(string) string) string {
 	var parts []string
 	parts = append(parts, fmt.Sprintf("%s %d/%d", s.State, s.StepsDone, s.StepsTotal))
+	if s.State == v1.StateStopped && s.StoppedBehind != "" {
+		parts = append(parts, "behind "+s.StoppedBehind+", as asked")
+	}
 	for _, c := range s.Current {
 		step := c.ID
 		if c.Waiting != "" {

@@ -156,6 +156,7 @@ func TestWhenAWatchedRunHasEnded(t *testing.T) {
 		{"no command works on it, and nobody did", []v1.Status{{State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}}, false, exitcode.OK},
 		{"the lock went before the journal said that it was applied", []v1.Status{working, {State: v1.StateStopped}, {State: v1.StateApplied}}, true, exitcode.OK},
 		{"its holder stopped", []v1.Status{working, {State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}}, true, exitcode.Error},
+		{"its holder stopped where it was told to", []v1.Status{working, {State: v1.StateStopped, StoppedBehind: "a"}, {State: v1.StateStopped, StoppedBehind: "a"}, {State: v1.StateStopped, StoppedBehind: "a"}, {State: v1.StateStopped, StoppedBehind: "a"}}, true, exitcode.OK},
 		{"it failed and was begun again", []v1.Status{working, {State: v1.StateFailed}, {State: v1.StateFailed}, working, {State: v1.StateFailed}}, false, exitcode.OK},
 		{"it is paused", []v1.Status{working, {State: v1.StatePaused}, {State: v1.StatePaused}, {State: v1.StatePaused}, {State: v1.StatePaused}}, false, exitcode.OK},
 	} {

@@ -325,11 +325,15 @@ func CheckAgainstPlan(flags GivenFlags, given, planned v1.Options, which string,
 		return nil
 	}
 	slices.Sort(differ)
-	return fmt.Errorf(
-		"%s would have no effect: %s has options of its own, and others; make a new plan with the flags, or leave them out",
-		strings.Join(differ, ", "),
-		which,
-	)
+	return fmt.Errorf("%s would have no effect: %s has options of its own, and others", strings.Join(differ, ", "), which)
+}
+
+// CheckAgainstFile is CheckAgainstPlan for a plan in a file, of which a new one can be made.
+func CheckAgainstFile(flags GivenFlags, given, planned v1.Options, path string) error {
+	if err := CheckAgainstPlan(flags, given, planned, "plan "+path); err != nil {
+		return fmt.Errorf("%w; make a new plan with the flags, or leave them out", err)
+	}
+	return nil
 }
 
 // checkIgnoredOptions refuses options that no step of a plan for this cluster could follow.

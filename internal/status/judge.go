@@ -34,7 +34,7 @@ func Judge(f Facts) v1.Status {
 		s.Run, s.Phase, s.Started = f.Journal.Run, f.Journal.Phase, f.Journal.Started.UTC()
 		s.Paused = pause.Requested(f.Control, f.Journal.Run)
 		countSteps(f, &s)
-		noteFailure(f, &s)
+		noteEnding(f, &s)
 		s.ElapsedSeconds = elapsed(f)
 	}
 	s.State = stateOf(f, s)
@@ -261,10 +261,14 @@ func (f Facts) holds(host, lease string) bool {
 	return l != nil && strings.HasPrefix(ptr.Deref(l.Spec.HolderIdentity, ""), host+"_")
 }
 
-// noteFailure takes in how the last command on the run ended. A step that was not begun has no record that says so.
-func noteFailure(f Facts, s *v1.Status) {
-	note := pause.FailureOf(f.Control, f.Journal.Run)
+// noteEnding takes in how the last command on the run ended. A step that was not begun has no record that says so.
+func noteEnding(f Facts, s *v1.Status) {
+	note := pause.EndingOf(f.Control, f.Journal.Run)
 	if note == nil || !f.isRunning() {
+		return
+	}
+	if note.Reason == "" {
+		s.StoppedBehind = note.Step
 		return
 	}
 	if s.LastError == "" {

@@ -52,6 +52,8 @@ type Status struct {
 	LastError        string   `json:"lastError,omitempty"`
 	LastErrorStep    string   `json:"lastErrorStep,omitempty"`
 	LastErrorSeconds *float64 `json:"lastErrorSeconds,omitempty"`
+	// StoppedBehind is the step behind which the last command was told to stop, and did; empty where it was not.
+	StoppedBehind string `json:"stoppedBehind,omitempty"`
 	// Untrusted says which rules the journal breaks, so that no command goes on with it; empty when it keeps them all.
 	Untrusted string `json:"untrusted,omitempty"`
 	// Lock is nil when it is free.

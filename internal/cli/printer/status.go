@@ -205,6 +205,9 @@ func (p *Page) statusHead(s v1.Status) {
 			p.wrapped("waits for", c.Waiting+" · for "+wording.CompactDuration(c.WaitingSeconds))
 		}
 	}
+	if s.StoppedBehind != "" && s.State == v1.StateStopped {
+		p.field("stopped", "behind %s, as asked", s.StoppedBehind)
+	}
 	if s.Upcoming != "" {
 		p.field("upcoming", "%s", s.Upcoming)
 	}

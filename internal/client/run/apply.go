@@ -103,7 +103,10 @@ func continueMigration(ctx context.Context, c *client.Client, j *journal.Journal
 		doc.Plan.Options,
 		"migration "+doc.Run+", which was begun,",
 		client.RunFlags...); err != nil {
-		return err
+		return fmt.Errorf(
+			"%w; go on without these flags, or take the migration back with transplant rollback and plan another one with them",
+			err,
+		)
 	}
 	if err := o.checkNodes(ctx, c, doc); err != nil {
 		return err
@@ -292,7 +295,7 @@ func planFor(c *client.Client, snap *v1.Snapshot, path string, o client.PlanOpti
 		if p.Cluster.UID != snap.Cluster.UID {
 			return nil, client.OtherCluster(path, p, snap.Cluster.UID)
 		}
-		if err := client.CheckAgainstPlan(o.Given, o.Options, p.Options, "plan "+path); err != nil {
+		if err := client.CheckAgainstFile(o.Given, o.Options, p.Options, path); err != nil {
 			return nil, err
 		}
 		o.Options = p.Options

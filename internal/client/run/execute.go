@@ -116,11 +116,11 @@ func execute(
 	if part.Until = ""; of.steps < len(p.Steps) {
 		part.Until = p.Steps[of.steps-1].ID
 	}
-	noteFailure(ctx, c, doc.Run, nil) // of an earlier command
+	noteEnding(ctx, c, doc.Run, nil) // of an earlier command
 	err = engine.Run(hard, &part, stop)
 	stopProbes()
 	if err != nil {
-		noteFailure(ctx, c, doc.Run, err)
+		noteEnding(ctx, c, doc.Run, endingWith(c, err))
 		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
@@ -141,6 +141,7 @@ func execute(
 		c.Narrate("objectives of the managers (KEP-2395): %s", strings.TrimSuffix(words, " so far"))
 	}
 	if rest := remainingPlan(p, j.Doc()); len(rest.Steps) > 0 {
+		noteEnding(ctx, c, doc.Run, &pause.Ending{Step: p.Steps[of.steps-1].ID})
 		c.Narrate(
 			"%s: %d of %d steps are done; what remains: %s\nto go on: transplant apply; to go back: transplant rollback",
 			of.reached(part.Until),
@@ -186,19 +187,23 @@ func (x extent) reached(until string) string {
 // failureTimeout bounds the attempt to tell onlookers how a run ended: the API server may be what it ended with.
 const failureTimeout = 5 * time.Second
 
-// noteFailure tells onlookers how a command on a run ended; nil that one goes on with it. They learn less where that
+// noteEnding tells onlookers how a command on a run ended; nil that one goes on with it. They learn less where that
 // cannot be written.
-func noteFailure(ctx context.Context, c *client.Client, run string, err error) {
+func noteEnding(ctx context.Context, c *client.Client, run string, f *pause.Ending) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failureTimeout)
 	defer cancel()
-	var f *pause.Failure
-	if err != nil && !step.IsInterrupted(err) {
-		f = &pause.Failure{Reason: err.Error(), At: c.ServerTime()}
-		if of, is := errors.AsType[*step.StepError](err); is {
-			f.Step, f.Reason = of.Step.ID, of.Err.Error()
-		}
+	_ = pause.NoteEnding(ctx, journal.InCluster(c.Kube), run, f) //nolint:errcheck // the command itself says it
+}
+
+// endingWith is an ending with an error; nil for an interruption, which is nothing that stands in the way.
+func endingWith(c *client.Client, err error) *pause.Ending {
+	if err == nil || step.IsInterrupted(err) {
+		return nil
 	}
-	_ = pause.NoteFailure(ctx, journal.InCluster(c.Kube), run, f) //nolint:errcheck // the command itself says it
+	if of, is := errors.AsType[*step.StepError](err); is {
+		return &pause.Ending{Step: of.Step.ID, Reason: of.Err.Error(), At: c.ServerTime()}
+	}
+	return &pause.Ending{Reason: err.Error(), At: c.ServerTime()}
 }
 
 // startOf is when the first of the plan's steps was started.

@@ -27,7 +27,7 @@ func TestOnlookersLearnHowACommandEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := pause.FailureOf(cm, "run-1")
+		f := pause.EndingOf(cm, "run-1")
 		if f == nil {
 			return "none"
 		}
@@ -45,12 +45,12 @@ func TestOnlookersLearnHowACommandEnded(t *testing.T) {
 		{fmt.Errorf("nothing was changed by this run: %w", errors.New("/etc/x is not on host cp-2")), "|nothing was changed by this run: /etc/x is not on host cp-2"},
 		{step.ErrInterrupted, "none"},
 	} {
-		if noteFailure(t.Context(), c, "run-1", c1.err); have() != c1.want {
+		if noteEnding(t.Context(), c, "run-1", endingWith(c, c1.err)); have() != c1.want {
 			t.Errorf("after %v: %q, want %q", c1.err, have(), c1.want)
 		}
 	}
 	server.Deny("update", "configmaps") // the command itself still says it
-	if noteFailure(t.Context(), c, "run-1", errors.New("x")); have() != "none" {
+	if noteEnding(t.Context(), c, "run-1", endingWith(c, errors.New("x"))); have() != "none" {
 		t.Errorf("without the right: %q", have())
 	}
 }

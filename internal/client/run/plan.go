@@ -67,7 +67,7 @@ func nextCommand(ctx context.Context, c *client.Client, from string) string {
 	switch doc := j.Doc(); doc.Phase {
 	case v1.RunApplying:
 		return fmt.Sprintf(
-			"\nmigration %s was begun and is not finished: go on with transplant apply, or back with transplant rollback",
+			"\nmigration %s was begun and is not finished: go on with transplant apply, or back with transplant rollback; another plan can be made of the cluster when it is rolled back",
 			doc.Run,
 		)
 	case v1.RunRollingBack:

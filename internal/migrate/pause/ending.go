@@ -18,26 +18,34 @@ const (
 	controlFailure     = "failure"
 	controlFailureAt   = "failed-at"
 	controlFailureStep = "failed-step"
+	controlBehind      = "stopped-behind"
 )
 
 // maxFailure bounds what is kept of an error, in bytes.
 const maxFailure = 4 << 10
 
-// Failure is how the last command on a run ended where it ended with an error. A step that was not begun has no record
-// in the journal, and onlookers would not learn why the run does not go on.
-type Failure struct {
-	// Step is empty where it was none.
-	Step   string
+// Ending is how the last command on a run ended, where the journal does not say it: with an error, or behind a step, as
+// asked. A step that was not begun has no record, and onlookers would not learn why the run does not go on.
+type Ending struct {
+	// Step that failed, empty where it was none; or the one behind which the run was told to stop.
+	Step string
+	// Reason of the failure; empty where there was none.
 	Reason string
 	At     time.Time
 }
 
-// FailureOf reads how the last command on a run ended; nil where it ended well, or goes on. Who may pause can write it.
-func FailureOf(cm *corev1.ConfigMap, run string) *Failure {
-	if cm == nil || cm.Data[controlRun] != run || cm.Data[controlFailure] == "" {
+// EndingOf reads how the last command on a run ended; nil where it executed all, or goes on. Who may pause can write
+// it.
+func EndingOf(cm *corev1.ConfigMap, run string) *Ending {
+	switch {
+	case cm == nil || cm.Data[controlRun] != run:
 		return nil
+	case cm.Data[controlFailure] == "" && cm.Data[controlBehind] == "":
+		return nil
+	case cm.Data[controlFailure] == "":
+		return &Ending{Step: mask.Cut(cm.Data[controlBehind], maxFailure)}
 	}
-	f := &Failure{
+	f := &Ending{
 		Step:   mask.Cut(cm.Data[controlFailureStep], maxFailure),
 		Reason: mask.Cut(cm.Data[controlFailure], maxFailure),
 	}
@@ -47,9 +55,9 @@ func FailureOf(cm *corev1.ConfigMap, run string) *Failure {
 	return f
 }
 
-// NoteFailure keeps how a command on a run ended, and forgets it where there is nothing to keep. Where it may not be
+// NoteEnding keeps how a command on a run ended, and forgets it where there is nothing to keep. Where it may not be
 // written, onlookers learn less.
-func NoteFailure(ctx context.Context, h journal.ObjectLocation, run string, f *Failure) error {
+func NoteEnding(ctx context.Context, h journal.ObjectLocation, run string, f *Ending) error {
 	maps := h.Maps()
 	return retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
 		cm, err := maps.Get(ctx, h.Name(ControlName), metav1.GetOptions{})
@@ -59,13 +67,17 @@ func NoteFailure(ctx context.Context, h journal.ObjectLocation, run string, f *F
 		if err != nil {
 			return err
 		}
-		if f == nil && cm.Data[controlFailure] == "" {
+		if f == nil && EndingOf(cm, run) == nil {
 			return nil
 		}
-		delete(cm.Data, controlFailure)
-		delete(cm.Data, controlFailureAt)
-		delete(cm.Data, controlFailureStep)
-		if f != nil {
+		for _, key := range []string{controlFailure, controlFailureAt, controlFailureStep, controlBehind} {
+			delete(cm.Data, key)
+		}
+		switch {
+		case f == nil:
+		case f.Reason == "":
+			cm.Data[controlBehind] = f.Step
+		default:
 			cm.Data[controlFailure] = mask.Cut(f.Reason, maxFailure)
 			cm.Data[controlFailureStep] = f.Step
 			cm.Data[controlFailureAt] = f.At.UTC().Format(time.RFC3339)

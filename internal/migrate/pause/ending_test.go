@@ -26,36 +26,42 @@ func TestHowACommandEndedIsKeptUntilTheNextOne(t *testing.T) {
 		}
 		return cm
 	}
-	note := func(run string, f *Failure) {
+	note := func(run string, f *Ending) {
 		t.Helper()
-		if err := NoteFailure(t.Context(), h, run, f); err != nil {
+		if err := NoteEnding(t.Context(), h, run, f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	failure := &Failure{Step: "a", Reason: "no access with --token=eyJhbGciOiJIUzI1NiJ9.c2VjcmV0c2VjcmV0.c2VjcmV0c2VjcmV0 " + strings.Repeat("x", 1<<20), At: noon}
+	failure := &Ending{Step: "a", Reason: "no access with --token=eyJhbGciOiJIUzI1NiJ9.c2VjcmV0c2VjcmV0.c2VjcmV0c2VjcmV0 " + strings.Repeat("x", 1<<20), At: noon}
 	note("run-1", failure) // before there is anything to write it into
 	if _, err := Request(t.Context(), kube, v1.Pause{Run: "run-1", By: "ops", At: noon}); err != nil {
 		t.Fatal(err)
 	}
 	note("run-1", failure)
-	have := FailureOf(read(), "run-1")
+	have := EndingOf(read(), "run-1")
 	if have == nil || have.Step != "a" || !have.At.Equal(noon) || len(have.Reason) > maxFailure+3 || strings.Contains(have.Reason, "c2VjcmV0") {
 		t.Fatalf("kept: %.300v", have)
 	}
-	if FailureOf(read(), "run-2") != nil || FailureOf(nil, "run-1") != nil {
+	if EndingOf(read(), "run-2") != nil || EndingOf(nil, "run-1") != nil {
 		t.Error("it counts for another run")
 	}
 	note("run-2", nil) // of another run: nothing is written
 	note("run-1", nil)
-	if cm := read(); FailureOf(cm, "run-1") != nil || Requested(cm, "run-1") == nil {
+	if cm := read(); EndingOf(cm, "run-1") != nil || Requested(cm, "run-1") == nil {
 		t.Errorf("when the next command goes on: %v", cm.Data)
 	}
+	note("run-1", failure)
+	note("run-1", &Ending{Step: "b"})
+	if have := EndingOf(read(), "run-1"); have == nil || have.Step != "b" || have.Reason != "" {
+		t.Errorf("told to stop behind a step: %+v", have)
+	}
+	note("run-1", nil)
 	writes := len(server.Writes())
 	if note("run-1", nil); len(server.Writes()) != writes {
 		t.Error("nothing is written where there is nothing to forget")
 	}
 	by := &corev1.ConfigMap{Data: map[string]string{"run": "r", "failure": "a\x1b[2J --password=hunter2hunter2", "failed-at": "soon"}}
-	if f := FailureOf(by, "r"); f == nil || !f.At.Equal(time.Time{}) || strings.Contains(f.Reason, "hunter2") {
+	if f := EndingOf(by, "r"); f == nil || !f.At.Equal(time.Time{}) || strings.Contains(f.Reason, "hunter2") {
 		t.Errorf("of a client that may pause: %+v", f)
 	}
 }
