@@ -108,3 +108,18 @@ func TestWhatAPlanMeansIsReckonedFromItsSteps(t *testing.T) {
 		t.Errorf("%s because %q, want %q", o.Risk, o.Reasons, want)
 	}
 }
+
+// TestTheGapOfTheWayBackIsNamed: with downtime no lease keeps the managers apart, and the last one of the new ends before the first one of the old
+// comes. With leader migration the in-tree managers are there before.
+func TestTheGapOfTheWayBackIsNamed(t *testing.T) {
+	for name, p := range outlined(t) {
+		if p.Direction != planstep.Rollback {
+			continue
+		}
+		named := slices.ContainsFunc(p.Effects, func(e string) bool { return strings.HasPrefix(e, "gap: for about ") })
+		risky := slices.ContainsFunc(outline.Of(p).Reasons, func(r string) bool { return strings.HasPrefix(r, "no manager runs the cloud loops for about ") })
+		if want := p.Strategy == planstep.Downtime; named != want || risky != want {
+			t.Errorf("%s, strategy %s: a gap is named: %v, is a risk: %v", name, p.Strategy, named, risky)
+		}
+	}
+}

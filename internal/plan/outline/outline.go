@@ -149,7 +149,11 @@ func risk(p *v1.Plan) (word string, reasons []string) {
 		word = RiskHigh
 		reasons = append(reasons, "load balancers get new addresses")
 	}
-	if gap := Gap(p.Steps); p.Strategy == planstep.Downtime && p.Direction == planstep.Forward && gap > 0 {
+	gap := Gap(p.Steps)
+	if p.Direction == planstep.Rollback {
+		gap = GapBack(p.Steps)
+	}
+	if p.Strategy == planstep.Downtime && gap > 0 {
 		medium("no manager runs the cloud loops for about %d s", gap)
 	}
 	if n := countSteps(p, func(s v1.Step) bool { return s.Drain }); n > 0 {
@@ -220,4 +224,23 @@ func Gap(steps []v1.Step) int {
 		return 0
 	}
 	return planstep.SumEstimates(steps[from : to+1])
+}
+
+// GapBack is for how many seconds no manager runs the loops on the way back. It goes from the end of the last
+// cloud-controller-manager to the first manager that is in tree again; 0 where that one is there before.
+func GapBack(steps []v1.Step) int {
+	from := -1
+	for i, s := range steps {
+		if s.Component == component.CCM && (s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepDeleteObject) {
+			from = i
+		}
+		if s.Component != component.KCM || s.Restore == "" || planstep.StopsComponent(s) {
+			continue
+		}
+		if from < 0 {
+			return 0
+		}
+		return planstep.SumEstimates(steps[from : i+1])
+	}
+	return 0
 }

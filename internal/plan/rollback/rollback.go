@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/effect"
 	"github.com/transplant-dev/transplant/internal/plan/invariant"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/outline"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -67,6 +68,15 @@ func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 		Facts:       r.draft.SortedFacts(),
 		Steps:       r.draft.Steps,
 		Effects:     append(effect.Describe(planstep.Rollback, snap, r.draft.Steps, r.draft.Options), leftovers...),
+	}
+	if gap := outline.GapBack(p.Steps); gap > 0 {
+		p.Effects = append(
+			p.Effects,
+			fmt.Sprintf(
+				"gap: for about %d s no manager runs the cloud loops; load balancers, routes and nodes stay as they are",
+				gap,
+			),
+		)
 	}
 	if n := len(r.startedSteps(func(s v1.Step) bool { return s.Kind == v1.StepInitializeNode })); n > 0 {
 		p.Effects = append(
