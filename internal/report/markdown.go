@@ -236,13 +236,17 @@ func (m *md) inventory(r v1.Report) {
 
 func (m *md) steps(r v1.Report) {
 	m.line("\n## Steps")
-	m.header("phase", "step", "result", ">seconds")
-	for _, s := range r.Steps {
-		result := string(s.Result)
+	m.header("phase", "step", "result", ">started after", ">seconds")
+	for _, s := range inOrder(r.Steps) {
+		result, started, took := string(s.Result), "–", "–"
 		if s.Error != "" {
 			result += ": " + s.Error
 		}
-		m.row(s.Phase, s.Title, result, fmt.Sprintf("%.2f", s.DurationSeconds))
+		if s.Started != nil {
+			started = duration(s.Started.Sub(r.Started).Seconds())
+			took = fmt.Sprintf("%.2f", s.DurationSeconds)
+		}
+		m.row(s.Phase, s.Title, result, started, took)
 	}
 }
 
