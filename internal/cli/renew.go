@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -17,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/managertoken"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
@@ -34,6 +36,13 @@ func newRenew(c *console.Console) *cobra.Command {
 			"again by themselves: nothing is restarted. Our own manager on AWS renews its token by itself, and a DaemonSet's or Deployment's pods get theirs from the\n" +
 			"kubelet. Run it once a month, from a timer: a manager of an official image is locked out of its cluster after a year without it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.Connect(); err != nil {
+				return err
+			}
+			if hasNoAccount(cmd.Context(), c.Client) {
+				return c.PrintTokens(output, nil, "there is no ServiceAccount "+component.Namespace+"/"+layout.CCMAccount+
+					", and so no manager has a token of it: nothing to renew")
+			}
 			if err := c.Open(cmd.Context()); err != nil {
 				return err
 			}
@@ -45,6 +54,13 @@ func newRenew(c *console.Console) *cobra.Command {
 		StringSliceVar(&named, "host", nil, "hosts that may have a manager, by their names of --host-access, instead of those whose nodes are labelled as control plane")
 	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	return cmd
+}
+
+// hasNoAccount reports whether the managers' ServiceAccount is known not to be there. No pod needs to be started on hosts
+// then, to find no token.
+func hasNoAccount(ctx context.Context, c *client.Client) bool {
+	_, err := c.Kube.CoreV1().ServiceAccounts(component.Namespace).Get(ctx, layout.CCMAccount, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
 }
 
 // renewTokens renews the tokens on the hosts of the control plane. What fails on one host does not keep the others from

@@ -23,6 +23,10 @@ import (
 
 func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 	c := newLive(t)
+	if r := c.run("renew", "--host-access=pod:x"); r.code != exitcode.OK || !strings.Contains(r.out, "nothing to renew") || len(c.api.Writes()) > 0 {
+		t.Fatalf("before there is an account: %s", r.text(nil))
+	}
+	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: component.Namespace}})
 	// A worker's root may write what looks like an old token: only hosts that are said to have a manager are given a new one.
 	fails(t, c.run("renew"), exitcode.Error, "no host has the name of a node with the label node-role.kubernetes.io/control-plane", "with --host")
 	fails(t, c.run("renew", "--host=cp-9"), exitcode.Error, "--host cp-9: --host-access reaches no host of this name")
@@ -31,7 +35,6 @@ func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 	if r.code != exitcode.OK || !strings.Contains(r.out, "nothing to renew") {
 		t.Fatal(r.text(nil))
 	}
-	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: component.Namespace}})
 	kube, _ := c.api.Clients(t)
 	old, _, err := tokenrequest.Create(t.Context(), kube, component.Namespace, planlayout.CCMAccount, boundtoken.RenewingLifetime)
 	if err != nil {
