@@ -53,8 +53,9 @@ func FilesUnchanged(ctx context.Context, o step.Options, j *journal.Journal, bac
 	var changed []string
 	for _, s := range back.Steps {
 		_, excluded := e.IsExcluded(s)
+		left := excluded || j.Record(s.Restore).BackupSHA256 == "" // that step was begun and changed nothing
 		isHost := func(h hostaccess.Host) bool { return h.Name() == s.Host }
-		if excluded || !restoresFile(s) || j.Record(s.ID).IsEnded() || !slices.ContainsFunc(o.Hosts, isHost) {
+		if left || !restoresFile(s) || j.Record(s.ID).IsEnded() || !slices.ContainsFunc(o.Hosts, isHost) {
 			continue
 		}
 		sum, _, err := e.DigestFile(ctx, s.Host, s.Path)
