@@ -122,6 +122,8 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		{"a command that is mistyped", []string{"stauts"}, []string{`unknown command "stauts"`, "status"}},
 		{"a flag that nobody knows", []string{"check", "--chatty"}, []string{"unknown flag: --chatty", "see: transplant check --help"}},
 		{"a flag without its value", []string{"plan", "--image"}, []string{"flag needs an argument: --image"}},
+		{"a length of time that is none", []string{"check", "--wait=soon"}, []string{`invalid argument "soon" for --wait: give a length of time, such as 90s or 10m`}},
+		{"neither true nor false", []string{"check", "--strict=perhaps"}, []string{`invalid argument "perhaps" for --strict: give true or false`}},
 		{"an argument too many", []string{"check", "now"}, []string{`transplant check takes no argument, and was given ["now"]`}},
 		{"two arguments too many", []string{"explain", "LM-001", "LM-002"}, []string{`transplant explain takes [CODE], and was given ["LM-001" "LM-002"]`}},
 		{"a format that check has not", append([]string{"check", "-o", "html"}, snapshot...), []string{`invalid argument "html" for "-o, --output"`, "give table, wide, json, yaml or junit"}},

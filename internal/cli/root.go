@@ -42,8 +42,9 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 		err = client.ErrAborted
 	}
 	if err != nil && err.Error() != "" {
-		fmt.Fprintf(s.Err, "error: %s\n", c.AsCalled(visible.Lines(mask.Error(err))))
+		fmt.Fprintf(s.Err, "error: %s\n", c.Advice(visible.Lines(mask.Error(err))))
 	}
+	c.RemindFlags()
 	code := exitCodeOf(cmd, err)
 	c.Finish(code, err)
 	return code
@@ -109,7 +110,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		if near := console.UnknownFlag(cmd, err); len(near) > 0 {
 			meant = "did you mean " + strings.Join(near, " or ") + "? "
 		}
-		return exitcode.With(exitcode.Error, "%w\n%ssee: %s --help", err, meant, cmd.CommandPath())
+		return exitcode.With(exitcode.Error, "%w\n%ssee: %s --help", console.DescribeFlagError(err), meant, cmd.CommandPath())
 	})
 	root.SetVersionTemplate("transplant {{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version")

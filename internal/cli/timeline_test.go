@@ -49,6 +49,9 @@ func TestTimelineOutputs(t *testing.T) {
 		t.Errorf("a time and a duration: %s", r.text(nil))
 	}
 	fails(t, o.run("timeline", "--since", "yesterday"), exitcode.Error, `--since "yesterday": give a duration, such as 10m, or a time`)
+	if short, whole := o.run("timeline", "-o", "md"), o.run("timeline", "-o", "markdown"); short.code != exitcode.OK || short.out != whole.out {
+		t.Errorf("md is not markdown:\n%s", short.text(nil))
+	}
 	fails(t, o.run("timeline", "--watch", "-o", "markdown"), exitcode.Error, "--watch writes text or json, not markdown")
 	fails(t, o.run("timeline", "--ownership-log", "/nonexistent"), exitcode.Error, "reading the ownership log: open /nonexistent")
 	none := newOnlooker(t)

@@ -62,8 +62,8 @@ type Console interface {
 type PlanView struct {
 	// Answer is set where the plan is the command's answer, and nothing is executed.
 	Answer bool
-	// Made is set for a plan that this command has made of the cluster. Steps that prepare it may be shown in one line.
-	// Of a journal's plan, which others may have written, each step is shown.
+	// Made is set for a plan that this command has made of the cluster, if only to find a file's plan the same. Steps
+	// that prepare it may be shown in one line. Of a journal's plan, which others may have written, each step is shown.
 	Made bool
 }
 

@@ -109,6 +109,30 @@ func Similar(word string, words []string) []string {
 	return nil
 }
 
+// valueWords say what a flag of a type takes. What Go's parsers say of a wrong value names their functions.
+var valueWords = map[string]string{
+	"bool":     "true or false",
+	"duration": "a length of time, such as 90s or 10m",
+	"float64":  "a number",
+	"int":      "a whole number",
+	"int32":    "a whole number",
+	"int64":    "a whole number",
+	"uint":     "a whole number, 0 or more",
+}
+
+// DescribeFlagError returns an error of flags in words of this program, where the library's are those of a parser.
+func DescribeFlagError(err error) error {
+	wrong, is := errors.AsType[*pflag.InvalidValueError](err)
+	if !is {
+		return err
+	}
+	words, known := valueWords[wrong.GetFlag().Value.Type()]
+	if !known {
+		return err // its type says itself what it takes
+	}
+	return fmt.Errorf("invalid argument %q for --%s: give %s", wrong.GetValue(), wrong.GetFlag().Name, words)
+}
+
 // UnknownFlag returns the flags that an unknown one of an error may stand for.
 func UnknownFlag(cmd *cobra.Command, err error) []string {
 	var unknown *pflag.NotExistError

@@ -96,6 +96,8 @@ type Console struct {
 	Given  *pflag.FlagSet
 	// Commands are the names of this program's commands.
 	Commands []string
+	// advised reports whether a command was named without the global flags that this one was given.
+	advised bool
 	// events are written on standard output during a run; nil for none.
 	events *eventStream
 }
@@ -110,7 +112,11 @@ func New(s Streams) *Console {
 // Command is another command for the same cluster, as a person types it. It has the global flags that this one was
 // given, since none of them is kept anywhere.
 func (c *Console) Command(args ...string) string {
-	words := append([]string{c.Called}, args...)
+	return strings.Join(append(append([]string{c.Called}, args...), c.givenWords()...), " ")
+}
+
+// givenWords are the global flags that this command was given, but for those that say how its answer looks.
+func (c *Console) givenWords() (words []string) {
 	if c.Given != nil {
 		c.Given.VisitAll(func(f *pflag.Flag) {
 			if f.Changed && !slices.Contains(DisplayFlags, f.Name) {
@@ -118,7 +124,26 @@ func (c *Console) Command(args ...string) string {
 			}
 		})
 	}
-	return strings.Join(words, " ")
+	return words
+}
+
+// Advice is AsCalled for what a person reads at a terminal. It keeps in mind that commands were named, for RemindFlags.
+func (c *Console) Advice(text string) string {
+	if c.Called == "" || len(c.Commands) == 0 {
+		return text
+	}
+	text = c.AsCalled(text)
+	named := regexp.MustCompile(regexp.QuoteMeta(c.Called) + ` (?:` + strings.Join(c.Commands, "|") + `)\b`)
+	c.advised = c.advised || named.MatchString(text) && !strings.Contains(text, strings.Join(c.givenWords(), " "))
+	return text
+}
+
+// RemindFlags says once, at the end, which flags the commands take that were named without them. Typed without these,
+// a command could look at another cluster, or reach its hosts in another way.
+func (c *Console) RemindFlags() {
+	if words := c.givenWords(); c.advised && len(words) > 0 {
+		c.Narrate("the commands named above take the same flags as this one: %s", strings.Join(words, " "))
+	}
 }
 
 // AsCalled returns a text of this program whose advice, such as "transplant apply", can be typed as it stands. Where
@@ -138,7 +163,7 @@ func (c *Console) AsCalled(text string) string {
 // printed on the same stream.
 func (c *Console) Narrate(format string, args ...any) {
 	if !c.quiet {
-		text := fmt.Sprintf(c.AsCalled(format), visible.Arguments(inLines, args)...)
+		text := fmt.Sprintf(c.Advice(format), visible.Arguments(inLines, args)...)
 		fmt.Fprintln(c.Err, printer.Layout{Ascii: c.Ascii}.Plain(mask.Text(text)))
 	}
 }

@@ -61,6 +61,7 @@ func AddFormatFlag(cmd *cobra.Command, words ...string) *printer.Format {
 func (c *Console) LayoutFor(w io.Writer, wide bool) printer.Layout {
 	l := printer.Layout{
 		Width:   printer.DefaultWidth,
+		Whole:   !IsTerminal(w),
 		Wide:    wide,
 		Ascii:   c.Ascii,
 		Color:   c.Colored(w),

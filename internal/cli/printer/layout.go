@@ -1,6 +1,7 @@
 package printer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,12 +31,16 @@ func (f *Format) Type() string { return "format" }
 
 // Set implements pflag.Value: it refuses a word that is not allowed.
 func (f *Format) Set(s string) error {
+	s = cmp.Or(shortForms[s], s)
 	if !slices.Contains(f.Allowed, s) {
 		return fmt.Errorf("give %s", f.Words())
 	}
 	f.Value = s
 	return nil
 }
+
+// shortForms are the ends of files' names that people type for a format.
+var shortForms = map[string]string{"md": "markdown", "yml": "yaml"}
 
 // Words returns the allowed words as a sentence has them.
 func (f *Format) Words() string {
@@ -67,6 +72,8 @@ func (f *Format) Print(w io.Writer, doc any, text map[string]func() error) error
 type Layout struct {
 	// Width is that of the terminal, in columns; a line of a table that is longer is cut, and the cut marked.
 	Width int
+	// Whole cuts no line: a file or a pipe has no width, and what is cut there is lost.
+	Whole bool
 	// Wide cuts nothing and leaves nothing out.
 	Wide bool
 	// Ascii uses no character that a terminal or font might not have.
@@ -114,7 +121,7 @@ func (l Layout) Mark(o v1.Outcome) string {
 // Cut shortens a line to the width of the terminal and marks that it did.
 func (l Layout) Cut(s string) string {
 	r, width := []rune(s), max(l.Width, MinWidth)
-	if l.Wide || len(r) <= width {
+	if l.Wide || l.Whole || len(r) <= width {
 		return s
 	}
 	end := "…"

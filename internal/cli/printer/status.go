@@ -142,7 +142,7 @@ func (p *Page) columns(widths []int, cells []string) string {
 	for i, c := range cells {
 		c = p.flat(c)
 		if i < len(widths) {
-			short := Layout{Width: widths[i], Ascii: p.Ascii, Wide: p.Wide}.cutTo(c)
+			short := Layout{Width: widths[i], Ascii: p.Ascii, Wide: p.Wide, Whole: p.Whole}.cutTo(c)
 			text.WriteString(short + strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(short))+2))
 			continue
 		}
@@ -162,7 +162,7 @@ func (p *Page) marked(o v1.Outcome, line string) {
 // cutTo is cut for a cell, which may be narrower than a line.
 func (l Layout) cutTo(s string) string {
 	r := []rune(s)
-	if l.Wide || len(r) <= l.Width {
+	if l.Wide || l.Whole || len(r) <= l.Width {
 		return s
 	}
 	if l.Ascii {

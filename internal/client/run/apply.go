@@ -138,7 +138,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 		return err
 	}
 	p.Until = "" // the journal's plan is whole: the next apply goes on with the rest
-	if err := c.ShowPlan(p, client.PlanView{Answer: o.DryRun, Made: o.File == ""}); err != nil {
+	if err := c.ShowPlan(p, client.PlanView{Answer: o.DryRun, Made: o.File == "" || !hasRiskyOptions(p)}); err != nil {
 		return err
 	}
 	if err := checkStart(ctx, c, p, snap); err != nil || o.DryRun {

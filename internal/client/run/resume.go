@@ -347,13 +347,24 @@ func (o *ApplyOptions) checkFileTrust(p *v1.Plan) error {
 			compare.Digest(p))
 	}
 	image := p.Options.Image
-	if _, isOfficial := cloudprovider.ImageOf(image); isOfficial || proven.IsPublished(image) || o.ImageGiven ||
-		o.Pinned.Sha256 != "" {
+	if isKnownImage(image) || o.ImageGiven || o.Pinned.Sha256 != "" {
 		return nil
 	}
 	return exitcode.With(exitcode.NotApproved, "%s, and starts the image %s, which is neither this project's nor the provider's official one: "+
 		"nothing was changed; find out whether that is meant, and name it yourself (--image=%s), or give --plan-sha256 %s",
 		unseen, wording.OneLine(image), wording.OneLine(image), compare.Digest(p))
+}
+
+// hasRiskyOptions reports whether a plan's options could give away the cloud's credentials, or root on each node. Of such
+// a plan in a file a person reads each step.
+func hasRiskyOptions(p *v1.Plan) bool {
+	return len(plan.RiskyEnv(p.Options)) > 0 || p.Options.CredentialProvider != "" || !isKnownImage(p.Options.Image)
+}
+
+// isKnownImage reports whether an image is this project's, or the provider's official one.
+func isKnownImage(image string) bool {
+	_, isOfficial := cloudprovider.ImageOf(image)
+	return isOfficial || proven.IsPublished(image)
 }
 
 // checkApproved says why a plan that is well formed is not begun: it is not trusted, or its effect would not be seen.
