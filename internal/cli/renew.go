@@ -56,8 +56,8 @@ func newRenew(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// hasNoAccount reports whether the managers' ServiceAccount is known not to be there. No pod needs to be started on hosts
-// then, to find no token.
+// hasNoAccount reports whether the managers' ServiceAccount is known not to be there. No pod needs to be started on
+// hosts then, to find no token.
 func hasNoAccount(ctx context.Context, c *client.Client) bool {
 	_, err := c.Kube.CoreV1().ServiceAccounts(component.Namespace).Get(ctx, layout.CCMAccount, metav1.GetOptions{})
 	return apierrors.IsNotFound(err)

@@ -19,8 +19,8 @@ import (
 // maxSize is more than a snapshot of 5,000 nodes takes.
 const maxSize = 256 << 20
 
-// What stands before a snapshot and behind it. YAML that was cut off at the end of a line is still YAML, and the facts
-// that are gone would be judged as facts that are not there. Who writes the file anew loses both lines.
+// What stands before a snapshot and behind it. YAML that was cut off at the end of a line is still YAML. The facts that
+// are gone would be judged as facts that are not there. A program that formats the file again drops both lines.
 const (
 	headLine = "# This snapshot is whole if its last line says so."
 	tailLine = "# This snapshot is whole."

@@ -355,8 +355,8 @@ func (o *ApplyOptions) checkFileTrust(p *v1.Plan) error {
 		unseen, wording.OneLine(image), wording.OneLine(image), compare.Digest(p))
 }
 
-// hasRiskyOptions reports whether a plan's options could give away the cloud's credentials, or root on each node. Of such
-// a plan in a file a person reads each step.
+// hasRiskyOptions reports whether a plan's options could give away the cloud's credentials, or root on each node. Of
+// such a plan in a file a person reads each step.
 func hasRiskyOptions(p *v1.Plan) bool {
 	return len(plan.RiskyEnv(p.Options)) > 0 || p.Options.CredentialProvider != "" || !isKnownImage(p.Options.Image)
 }

@@ -64,12 +64,7 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	if err := f.Pinned.Check(p, "the rollback"); err != nil {
 		return err
 	}
-	if len(f.Without) == 0 { // else it is asked under the lock, when these hosts are excluded
-		if err := managersRecorded(ctx, c, j); err != nil {
-			return err
-		}
-	}
-	if err := filesUnchanged(ctx, c, j, p); err != nil {
+	if err := f.mayTakeBack(ctx, c, j, p); err != nil {
 		return err
 	}
 	if err := c.ShowPlan(p, client.PlanView{Answer: f.DryRun}); err != nil {
@@ -96,6 +91,16 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 		c.Hosts = all
 		return rollbackLocked(ctx, c, f, snap, &doc, p)
 	})
+}
+
+// mayTakeBack says why a rollback would leave something of the migration behind, or stop in its middle.
+func (f *Options) mayTakeBack(ctx context.Context, c *client.Client, j *journal.Journal, p *v1.Plan) error {
+	if len(f.Without) == 0 { // else it is asked under the lock, when these hosts are excluded
+		if err := managersRecorded(ctx, c, j); err != nil {
+			return err
+		}
+	}
+	return filesUnchanged(ctx, c, j, p)
 }
 
 // mayRollBack says why a rollback is not begun: its hosts are not clear, it was not approved, or its effect would not

@@ -24,8 +24,8 @@ const (
 // maxFailure bounds what is kept of an error, in bytes.
 const maxFailure = 4 << 10
 
-// Ending is how the last command on a run ended, where the journal does not say it: with an error, or behind a step, as
-// asked. A step that was not begun has no record, and onlookers would not learn why the run does not go on.
+// Ending is how the last command on a run ended, where the journal does not say it. It ended with an error, or behind a
+// step, as asked. A step that was not begun has no record, and onlookers would not learn why the run does not go on.
 type Ending struct {
 	// Step that failed, empty where it was none; or the one behind which the run was told to stop.
 	Step string

@@ -45,8 +45,8 @@ func ManagersRecorded(ctx context.Context, o step.Options, j *journal.Journal) e
 }
 
 // FilesUnchanged names every file that a rollback is still to put back or remove, and that was changed outside the
-// migration. Each step asks again. A rollback that began without this question would stop in its middle, with some hosts
-// in tree and some not. Hosts that do not answer, or are not among those of the options, are left to the steps.
+// migration. Each step asks again. A rollback that began without this question would stop in its middle, with some
+// hosts in tree and some not. Hosts that do not answer, or are not among those of the options, are left to the steps.
 func FilesUnchanged(ctx context.Context, o step.Options, j *journal.Journal, back *v1.Plan) error {
 	e := step.NewEnv(o, j)
 	e.Plan = back
