@@ -29,7 +29,7 @@ func readConfig(text []byte) (*upstreamconfig.Config, error) {
 	if err := validate(conf); err != nil {
 		return nil, fmt.Errorf("the cloud config cannot be used: %w", err)
 	}
-	// What upstream would keep between calls is kept for one call, in client.Turn. It would repeat requests within a call.
+	// What upstream would keep between calls is kept for one call, by client.Bind. It would repeat requests within a call.
 	conf.DisableAPICallCache, conf.CloudProviderBackoff, conf.UseInstanceMetadata = true, false, false
 	if conf.CloudConfigType == configloader.CloudConfigTypeMerge {
 		klog.InfoS("The Secret that cloudConfigType=merge names is not read; the file has to have all of the cloud config")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/provider/azure/client"
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // unmanagedState is that of a Node whose machine is not in Azure: it keeps what it has.
@@ -208,7 +209,7 @@ func explain(err error, doing string, args ...any) error {
 	if errors.As(err, &refusal) {
 		return fmt.Errorf("%s: %w", did, refusal)
 	}
-	var strange *client.StrangeAnswerError
+	var strange *transport.StrangeAnswerError
 	if errors.As(err, &strange) {
 		return fmt.Errorf("%s: %w", did, strange)
 	}

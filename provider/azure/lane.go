@@ -16,14 +16,15 @@ import (
 	upstreamconfig "sigs.k8s.io/cloud-provider-azure/pkg/provider/config"
 
 	"github.com/transplant-dev/transplant/provider/azure/client"
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // lane is upstream's provider. Its calls go one after the other. It serialises most of them itself, and each of its
 // requests has to be known as one of a controller's call.
 type lane struct {
-	conf *upstreamconfig.Config
-	sent *client.Turn
-	turn chan struct{} // holds one value while a call is made
+	conf  *upstreamconfig.Config
+	bound *transport.Binding
+	turn  chan struct{} // holds one value while a call is made
 
 	mu       sync.Mutex
 	clients  cloudprovider.ControllerClientBuilder // nil before Initialize
@@ -36,7 +37,7 @@ type lane struct {
 }
 
 func newLane(reach *client.Client, conf *upstreamconfig.Config) *lane {
-	return &lane{conf: conf, sent: reach.Turn(), turn: make(chan struct{}, 1)}
+	return &lane{conf: conf, bound: reach.Bind(), turn: make(chan struct{}, 1)}
 }
 
 func (l *lane) initialize(clients cloudprovider.ControllerClientBuilder) {
@@ -67,7 +68,7 @@ func (l *lane) call(
 	ctx context.Context,
 	of about,
 	do func(context.Context, *upstream.Cloud) error,
-) (made *client.Call, err error) {
+) (made *transport.Call, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	select {
@@ -76,9 +77,9 @@ func (l *lane) call(
 		return nil, fmt.Errorf("waiting for another call of the load balancers' provider to end: %w", context.Cause(ctx))
 	}
 	defer func() { <-l.turn }()
-	call := client.NewCall(ctx)
-	l.sent.Use(call)
-	defer l.sent.Use(nil)
+	call := transport.NewCall(ctx)
+	l.bound.Use(call)
+	defer l.bound.Use(nil)
 	if err := l.open(ctx); err != nil {
 		return call, err
 	}
@@ -113,7 +114,7 @@ func (l *lane) open(ctx context.Context) error {
 	transportMu.Lock()
 	defer transportMu.Unlock()
 	before := azclient.DefaultResourceClientTransport
-	azclient.DefaultResourceClientTransport = &http.Client{Transport: l.sent}
+	azclient.DefaultResourceClientTransport = &http.Client{Transport: l.bound}
 	defer func() { azclient.DefaultResourceClientTransport = before }()
 	conf := *l.conf // upstream sets its defaults in it
 	opened, err := upstream.NewCloud(ctx, nil, &conf, false)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	upstream "k8s.io/cloud-provider-gcp/providers/gce"
 
-	"github.com/transplant-dev/transplant/provider/gce/client"
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 func TestTheClustersIDIsMadeOnce(t *testing.T) {
@@ -33,7 +33,7 @@ func TestTheClustersIDIsMadeOnce(t *testing.T) {
 				})
 			}
 			kube := fake.NewClientset(before...)
-			ids := &configMaps{kube.CoreV1().ConfigMaps(upstream.UIDNamespace), &lane{bound: &client.Bound{}}}
+			ids := &configMaps{kube.CoreV1().ConfigMaps(upstream.UIDNamespace), &lane{bound: &transport.Binding{}}}
 			wanted := &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: upstream.UIDNamespace, Name: upstream.UIDConfigMapName}, Data: maps.Clone(made),
 			}

@@ -17,7 +17,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	upstream "k8s.io/cloud-provider-gcp/providers/gce"
 
-	"github.com/transplant-dev/transplant/provider/gce/client"
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // lane is upstream's provider. Its calls go one after the other. It serialises most of them itself, and each of its
@@ -35,7 +35,7 @@ type lane struct {
 	// these are the call's that has the turn
 	made     *upstream.Cloud // nil before the first call
 	services k8scloud.Cloud
-	bound    *client.Bound
+	bound    *transport.Binding
 	watched  chan struct{} // closed once the cluster's ID is watched
 	listing  *listing      // nil until a call needs it
 }
@@ -73,7 +73,7 @@ func (l *lane) call(ctx context.Context, do func(context.Context, *upstream.Clou
 	if err := l.open(ctx); err != nil {
 		return err
 	}
-	call := client.NewCall(ctx)
+	call := transport.NewCall(ctx)
 	l.bound.Use(call)
 	defer l.bound.Use(nil)
 	l.listing = nil
@@ -184,7 +184,7 @@ func (l *lane) knowCluster(ctx context.Context) error {
 // request is known.
 type limiter struct {
 	project *project
-	bound   *client.Bound
+	bound   *transport.Binding
 }
 
 // Accept implements k8scloud.RateLimiter. It ends a wait for an operation with the controller's call.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // answers reads each answer whole, and makes an error of what is none of Resource Manager, and of each refusal. The SDK
@@ -38,7 +40,7 @@ func (a *answers) RoundTrip(in *http.Request) (*http.Response, error) {
 	out.Body, out.Request = io.NopCloser(bytes.NewReader(body)), in
 	if out.StatusCode < http.StatusMultipleChoices {
 		if !isExpected(in.Method, out.StatusCode, body) {
-			return nil, &StrangeAnswerError{Status: out.StatusCode, Operation: operation(in)}
+			return nil, strange(in, out.StatusCode)
 		}
 		return out, nil
 	}
@@ -73,22 +75,13 @@ func (e *sendError) Unwrap() error { return e.err }
 // NonRetriable implements errorinfo.NonRetriable of the SDK.
 func (e *sendError) NonRetriable() {}
 
-// StrangeAnswerError is an answer that is not Resource Manager's: a proxy, or another address, has answered.
-type StrangeAnswerError struct {
-	Status    int
-	Operation string
+// strange is the error of an answer that is not Resource Manager's.
+func strange(in *http.Request, status int) error {
+	return &transport.StrangeAnswerError{
+		Request: Describe(in), Status: status, API: "Azure Resource Manager",
+		Settings: "the cloud and resourceManagerEndpoint of the cloud config",
+	}
 }
-
-func (e *StrangeAnswerError) Error() string {
-	return fmt.Sprintf("the answer to %s has status %d and is not one of Azure Resource Manager; "+
-		"look for a proxy in between, and at the cloud and resourceManagerEndpoint of the cloud config", e.Operation, e.Status)
-}
-
-// HTTPStatusCode counts it as the fault of what is in between: as a 404 it would say that an object is gone.
-func (e *StrangeAnswerError) HTTPStatusCode() int { return http.StatusBadGateway }
-
-// NonRetriable implements errorinfo.NonRetriable of the SDK.
-func (e *StrangeAnswerError) NonRetriable() {}
 
 // RefusalError is what Resource Manager refuses. Its text is one line, and says what to do where that is known.
 type RefusalError struct {
@@ -156,10 +149,10 @@ func refusalOf(in *http.Request, out *http.Response, body []byte) error {
 	if json.Unmarshal(body, &sent) != nil || sent.Error == nil || sent.Error.Code == "" {
 		switch out.StatusCode {
 		case http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed, http.StatusBadRequest:
-			return &StrangeAnswerError{Status: out.StatusCode, Operation: operation(in)}
+			return strange(in, out.StatusCode)
 		}
 		if out.StatusCode < http.StatusBadRequest {
-			return &StrangeAnswerError{Status: out.StatusCode, Operation: operation(in)}
+			return strange(in, out.StatusCode)
 		}
 	}
 	refusal := &RefusalError{

@@ -2,9 +2,9 @@
 // take. It holds which refusals are believed, what is read once in a call, and what is counted.
 //
 //	provider --> Client.VMs, Client.NICs, ... ---\
-//	upstream --> Turn (call, what was read) -----> answers --> deadline --> transport (fence) --> Resource Manager
+//	upstream --> Bind (call, what was read) -----> answers --> deadline --> transport (fence) --> Resource Manager
 //
-// Upstream lists scale sets with a context of its own that never ends. Turn replaces it by the controller's.
+// Upstream lists scale sets with a context of its own that never ends. Bind replaces it by the controller's.
 package client
 
 import (

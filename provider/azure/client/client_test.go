@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 const group = "/subscriptions/s/resourceGroups/g/providers/"
@@ -80,7 +82,7 @@ func TestWhichAnswersAreBelieved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := ask(t, &answers{next: &answering{status: c.status, body: c.body}, timeout: DefaultRequestTimeout}, c.method, group+"Microsoft.Network/x/y")
-			var strange *StrangeAnswerError
+			var strange *transport.StrangeAnswerError
 			if err == nil || IsNotFound(err) != c.missing || errors.As(err, &strange) != c.strange || strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error is %v", err)
 			}
@@ -98,18 +100,18 @@ func TestWhichAnswersAreBelieved(t *testing.T) {
 // TestACallReadsOnceUntilItChanges what it has read.
 func TestACallReadsOnceUntilItChanges(t *testing.T) {
 	sent := &answering{status: 200, body: "{}"}
-	turn := &Turn{next: sent}
+	bound := bind(sent)
 	machines, nic := group+"Microsoft.Compute/virtualMachines/m", group+"Microsoft.Network/networkInterfaces/n"
 	balancer, address := group+"Microsoft.Network/loadBalancers/b", group+"Microsoft.Network/publicIPAddresses/a"
-	if err := ask(t, turn, http.MethodGet, balancer); !errors.Is(err, errNoCall) || sent.asked != 0 {
+	if err := ask(t, bound, http.MethodGet, balancer); !errors.Is(err, transport.ErrNoCall) || sent.asked != 0 {
 		t.Errorf("without a call: %v, %d sent", err, sent.asked)
 	}
-	turn.Use(NewCall(t.Context()))
+	bound.Use(transport.NewCall(t.Context()))
 	reads := func(want int) {
 		t.Helper()
 		before := sent.asked
 		for _, path := range []string{machines, nic, balancer, address, balancer} {
-			if err := ask(t, turn, http.MethodGet, path); err != nil {
+			if err := ask(t, bound, http.MethodGet, path); err != nil {
 				t.Error(err)
 			}
 		}
@@ -119,14 +121,14 @@ func TestACallReadsOnceUntilItChanges(t *testing.T) {
 	}
 	reads(4)
 	reads(0)
-	if err := ask(t, turn, http.MethodPut, address); err != nil {
+	if err := ask(t, bound, http.MethodPut, address); err != nil {
 		t.Error(err)
 	}
 	reads(2) // the network, and no machine and interface
-	if err := ask(t, turn, http.MethodPut, machines); err != nil {
+	if err := ask(t, bound, http.MethodPut, machines); err != nil {
 		t.Error(err)
 	}
 	reads(3)
-	turn.Use(NewCall(t.Context()))
+	bound.Use(transport.NewCall(t.Context()))
 	reads(4)
 }

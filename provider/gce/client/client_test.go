@@ -92,7 +92,7 @@ func TestRefusalsOfOthers(t *testing.T) {
 // TestWhatALibraryHides: upstream formats refusals into text, and only logs some.
 func TestWhatALibraryHides(t *testing.T) {
 	const throttled = `{"error":{"code":403,"message":"slow down","errors":[{"reason":"rateLimitExceeded"}]}}`
-	bound := &Bound{next: answer(http.StatusForbidden, throttled)}
+	bound := bind(answer(http.StatusForbidden, throttled))
 	send := func(method string) error {
 		out, err := bound.RoundTrip(httptest.NewRequest(method, "http://cloud/compute/v1/projects/lab/global/firewalls/x", http.NoBody))
 		if err != nil {
@@ -101,10 +101,10 @@ func TestWhatALibraryHides(t *testing.T) {
 		defer func() { _ = out.Body.Close() }()
 		return googleapi.CheckResponse(out)
 	}
-	if err := send(http.MethodGet); !errors.Is(err, errNoCall) {
+	if err := send(http.MethodGet); !errors.Is(err, transport.ErrNoCall) {
 		t.Errorf("without a call the error is %v", err)
 	}
-	call := NewCall(t.Context())
+	call := transport.NewCall(t.Context())
 	bound.Use(call)
 	if err := send(http.MethodGet); err == nil {
 		t.Error("the library sees no refusal")

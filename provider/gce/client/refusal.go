@@ -10,6 +10,8 @@ import (
 
 	compute "google.golang.org/api/compute/v1"
 	"google.golang.org/api/googleapi"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // maxRefusal is how much of a refusal is read.
@@ -27,20 +29,6 @@ func IsConflict(err error) bool {
 	var refusal *googleapi.Error
 	return errors.As(err, &refusal) && refusal.Code == http.StatusConflict
 }
-
-// StrangeAnswerError is a refusal that is not Compute Engine's: a proxy, or another address, has answered.
-type StrangeAnswerError struct {
-	Status    int
-	Operation string
-}
-
-func (e *StrangeAnswerError) Error() string {
-	return fmt.Sprintf("the answer to compute %s has status %d and is not one of Compute Engine; "+
-		"look for a proxy in between, and at api-endpoint", e.Operation, e.Status)
-}
-
-// HTTPStatusCode counts it as the fault of what is in between: as a 404 it would say that an object is gone.
-func (e *StrangeAnswerError) HTTPStatusCode() int { return http.StatusBadGateway }
 
 // refusing turns refusals that are not Compute Engine's into errors. Upstream takes any 404 for "does not exist", any
 // 409 for "is there already" and some 400 for "is in use".
@@ -63,7 +51,9 @@ func (r *refusing) RoundTrip(in *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("reading the answer to compute %s: %w", Describe(in).Operation, err)
 	}
 	if !isGoogles(body, out.StatusCode) {
-		return nil, &StrangeAnswerError{Status: out.StatusCode, Operation: Describe(in).Operation}
+		return nil, &transport.StrangeAnswerError{
+			Request: Describe(in), Status: out.StatusCode, API: "Compute Engine", Settings: "api-endpoint",
+		}
 	}
 	out.Body = io.NopCloser(bytes.NewReader(body))
 	return out, nil
