@@ -31,6 +31,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/node"
+	"github.com/transplant-dev/transplant/ccm/node/reading"
 	"github.com/transplant-dev/transplant/ccm/nodeipam"
 	"github.com/transplant-dev/transplant/ccm/nodeipam/fromcloud"
 	"github.com/transplant-dev/transplant/ccm/nodelifecycle"
@@ -230,8 +231,7 @@ type runnable interface {
 
 // launch starts a controller, unless the provider or the flags leave nothing for it to do.
 func launch(ctx context.Context, c runnable, err error) (controller.Interface, bool, error) {
-	if errors.Is(err, node.ErrUnsupported) || errors.Is(err, nodelifecycle.ErrUnsupported) ||
-		errors.Is(err, route.ErrUnsupported) {
+	if errors.Is(err, reading.ErrUnsupported) || errors.Is(err, route.ErrUnsupported) {
 		klog.FromContext(ctx).Info("The controller is not started", "reason", err.Error())
 		return nil, false, nil
 	}

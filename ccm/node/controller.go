@@ -62,9 +62,6 @@ const (
 	stuckAfter = 5 * time.Minute
 )
 
-// ErrUnsupported is that the provider knows nothing of instances. The controller is then not started.
-var ErrUnsupported = errors.New("the provider does not support instances")
-
 // Config is what a controller needs.
 type Config struct {
 	Client kubernetes.Interface
@@ -106,16 +103,9 @@ func (config *Config) complete() error {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	if config.Instances == nil && config.Cloud == nil {
-		return errors.Join(append(errs, errors.New("there is no cloud provider"))...)
-	}
-	if config.Instances == nil {
-		var ok bool
-		if config.Instances, ok = cloud.InstancesOf(config.Cloud); !ok {
-			errs = append(errs, ErrUnsupported)
-		}
-	}
-	return errors.Join(errs...)
+	var err error
+	config.Instances, err = reading.InstancesOf(config.Instances, config.Cloud)
+	return errors.Join(append(errs, err)...)
 }
 
 // item is what the queue says: read the node. With addresses, it is only the addresses of an initialised node, which
@@ -155,7 +145,7 @@ type version struct {
 	resourceVersion string
 }
 
-// New returns a controller, or ErrUnsupported if the provider knows nothing of instances.
+// New returns a controller, or reading.ErrUnsupported if the provider knows nothing of instances.
 func New(config Config) (*Controller, error) {
 	if err := config.complete(); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/node/nodetest"
+	"github.com/transplant-dev/transplant/ccm/node/reading"
 )
 
 func TestAFullJoinCostsFewCallsAndTwoWritesPerNode(t *testing.T) {
@@ -157,7 +158,7 @@ func TestAControllerThatCouldNotWorkIsRefused(t *testing.T) {
 		"no period":             {func(c *Config) { c.StatusUpdateFrequency = 0 }, "--node-status-update-frequency is 0s"},
 		"a negative window":     {func(c *Config) { c.Options.GatherWindow = -1 }, "--node-sync-gather-window"},
 		"no limit of retries":   {func(c *Config) { c.Options.RetryLimit = 0 }, "--node-sync-retry-limit"},
-		"no instances":          {func(c *Config) { c.Cloud = &fakecloud.Cloud{DisableInstances: true} }, ErrUnsupported.Error()},
+		"no instances":          {func(c *Config) { c.Cloud = &fakecloud.Cloud{DisableInstances: true} }, reading.ErrUnsupported.Error()},
 		"no cloud":              {func(c *Config) { c.Cloud = nil }, "there is no cloud provider"},
 		"everything that is so": {func(c *Config) { c.Workers, c.StatusUpdateFrequency = 0, 0 }, "--concurrent-node-syncs"},
 	} {

@@ -37,9 +37,6 @@ const (
 	jitter = 0.1
 )
 
-// ErrUnsupported is that the provider knows nothing of instances. The controller is then not started.
-var ErrUnsupported = errors.New("the provider does not support instances")
-
 // Config is what a controller needs.
 type Config struct {
 	Client kubernetes.Interface
@@ -73,17 +70,9 @@ func (config *Config) complete() error {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	switch {
-	case config.Instances != nil:
-	case config.Cloud == nil:
-		errs = append(errs, errors.New("there is no cloud provider"))
-	default:
-		var ok bool
-		if config.Instances, ok = cloud.InstancesOf(config.Cloud); !ok {
-			errs = append(errs, ErrUnsupported)
-		}
-	}
-	return errors.Join(errs...)
+	var err error
+	config.Instances, err = reading.InstancesOf(config.Instances, config.Cloud)
+	return errors.Join(append(errs, err)...)
 }
 
 // Controller deletes nodes whose instance is gone and taints those whose instance is shut down.
@@ -125,7 +114,7 @@ type Controller struct {
 	turn             int                // where among them the next pass begins
 }
 
-// New returns a controller, or ErrUnsupported if the provider knows nothing of instances.
+// New returns a controller, or reading.ErrUnsupported if the provider knows nothing of instances.
 func New(config Config) (*Controller, error) {
 	if err := config.complete(); err != nil {
 		return nil, err

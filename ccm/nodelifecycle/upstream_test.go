@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/transplant-dev/transplant/ccm/node/nodetest"
+	"github.com/transplant-dev/transplant/ccm/node/reading"
 )
 
 // The cases of upstream's Test_NodesDeleted and Test_NodesShutdown, as data. nil wants the node deleted.
@@ -166,7 +167,7 @@ func TestAControllerThatCouldNotWorkIsRefused(t *testing.T) {
 		"no period":          {func(c *Config) { c.MonitorPeriod = 0 }, "--node-monitor-period is 0s"},
 		"no client":          {func(c *Config) { c.Client = nil }, "there is no client"},
 		"no cloud":           {func(c *Config) { c.Cloud = nil }, "there is no cloud provider"},
-		"no instances":       {func(c *Config) { c.Cloud = &fakecloud.Cloud{DisableInstances: true} }, ErrUnsupported.Error()},
+		"no instances":       {func(c *Config) { c.Cloud = &fakecloud.Cloud{DisableInstances: true} }, reading.ErrUnsupported.Error()},
 		"a negative grace":   {func(c *Config) { c.Options.TakeoverGrace = -1 }, "--node-deletion-grace-after-takeover"},
 		"a negative limit":   {func(c *Config) { c.Options.DeletionLimit = -1 }, "--node-deletion-limit is -1"},
 		"a percentage of -1": {func(c *Config) { c.Options.DeletionLimitPercent = -1 }, "--node-deletion-limit-percent is -1"},

@@ -4,14 +4,34 @@ package reading
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
 )
+
+// ErrUnsupported is that the provider knows nothing of instances. A controller of nodes is then not started.
+var ErrUnsupported = errors.New("the provider does not support instances")
+
+// InstancesOf returns how a controller reads nodes: by what its config gives, or as the provider is read by all where
+// that is nil.
+func InstancesOf(given cloud.Instances, provider cloudprovider.Interface) (cloud.Instances, error) {
+	if given != nil {
+		return given, nil
+	}
+	if provider == nil {
+		return nil, errors.New("there is no cloud provider")
+	}
+	if shared, ok := cloud.InstancesOf(provider); ok {
+		return shared, nil
+	}
+	return nil, ErrUnsupported
+}
 
 // Reader asks about groups of nodes.
 type Reader struct {

@@ -22,7 +22,6 @@ package fromcloud
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -81,17 +80,14 @@ func (config *Config) fillIn() error {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	if config.Instances != nil {
-		return nil
+	if config.Instances == nil {
+		if err := nodeipam.CheckAllocator(nodeipam.CloudAllocator, config.Cloud); err != nil {
+			return err
+		}
 	}
-	if err := nodeipam.CheckAllocator(nodeipam.CloudAllocator, config.Cloud); err != nil {
-		return err
-	}
-	var ok bool
-	if config.Instances, ok = cloud.InstancesOf(config.Cloud); !ok {
-		return errors.New("the cloud provider knows nothing of instances")
-	}
-	return nil
+	var err error
+	config.Instances, err = reading.InstancesOf(config.Instances, config.Cloud)
+	return err
 }
 
 // Controller gives nodes the podCIDRs of their instances.
