@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/transplant-dev/transplant/lab/simhttp"
 )
 
 // The subscription and what is in it from the beginning.
@@ -38,27 +40,13 @@ type Options struct {
 	PageSize int
 }
 
-// Call is a request that was made to Resource Manager.
-type Call struct {
-	// Identity is whose the token is; empty for a token that is not known.
-	Identity string
-	// Method, Path and Query of the request.
-	Method, Path, Query string
-	Status              int
-	// Unknown is that the simulator does not know the request.
-	Unknown bool
-}
-
-// Mutates reports whether the call changes something.
-func (c Call) Mutates() bool { return c.Method != http.MethodGet && c.Method != http.MethodHead }
-
-func (c Call) String() string { return fmt.Sprintf("%s %s %d", c.Method, c.Path, c.Status) }
-
 // object is a resource of the API, as JSON has it.
 type object = map[string]any
 
 // Cloud is a simulated Azure of one subscription.
 type Cloud struct {
+	simhttp.Requests
+
 	options Options
 	server  *httptest.Server
 	login   *httptest.Server // over TLS
@@ -68,8 +56,6 @@ type Cloud struct {
 	objects    map[string]object
 	order      []string // paths of objects, as they were made
 	operations map[string]int
-	calls      []Call
-	faults     []*Fault
 	noTokens   bool
 	instances  int // of the scale set
 }
@@ -131,15 +117,6 @@ func ConfigAt(address string, more map[string]any) []byte {
 		panic(err) // it is made above
 	}
 	return text
-}
-
-// Calls are the requests that were made since the last call of Calls.
-func (c *Cloud) Calls() []Call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	calls := c.calls
-	c.calls = nil
-	return calls
 }
 
 // Objects name all that a cluster can leave behind: load balancers, public addresses, rules, routes, and the backend

@@ -12,6 +12,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/lab/azuresim"
+	"github.com/transplant-dev/transplant/lab/simhttp"
 	"github.com/transplant-dev/transplant/provider/azure"
 )
 
@@ -76,15 +77,15 @@ func TestAMachineIsGoneOnlyIfAzureHasSaidSo(t *testing.T) {
 		}
 	}
 	exists("false", "true", "true")
-	sim.Fail(azuresim.Fault{Path: "/virtualmachines/node-0", Status: http.StatusServiceUnavailable, Code: "ServerBusy"})
+	sim.Fail(simhttp.Fault{Path: "/virtualmachines/node-0", Status: http.StatusServiceUnavailable, Code: "ServerBusy"})
 	exists("unknown", "true", "true")
 	sim.Heal()
 	for _, code := range []string{"ResourceGroupNotFound", "SubscriptionNotFound", "NoRegisteredProviderFound"} {
-		sim.Fail(azuresim.Fault{Path: "/virtualmachines/node-0", Status: http.StatusNotFound, Code: code})
+		sim.Fail(simhttp.Fault{Path: "/virtualmachines/node-0", Status: http.StatusNotFound, Code: code})
 		exists("unknown", "true", "true")
 		sim.Heal()
 	}
-	sim.Fail(azuresim.Fault{Status: http.StatusNotFound, Code: "ResourceGroupNotFound"})
+	sim.Fail(simhttp.Fault{Status: http.StatusNotFound, Code: "ResourceGroupNotFound"})
 	exists("unknown", "unknown", "unknown")
 }
 
@@ -110,12 +111,12 @@ func TestErrorsNameTheSetting(t *testing.T) {
 	for code, want := range map[string]string{
 		"AuthorizationFailed": "give the identity", "InvalidAuthenticationTokenTenant": "check tenantId", "OperationNotAllowed": "OperationNotAllowed",
 	} {
-		sim.Fail(azuresim.Fault{Status: http.StatusForbidden, Code: code})
+		sim.Fail(simhttp.Fault{Status: http.StatusForbidden, Code: code})
 		says(ask(nil, id), want)
 		sim.Heal()
 	}
 	sim.Calls()
-	sim.Fail(azuresim.Fault{Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "17"})
+	sim.Fail(simhttp.Fault{Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "17"})
 	err := ask(nil, id)
 	if outcome := cloud.Classify(err); outcome != cloud.OutcomeThrottled || len(sim.Calls()) != 1 {
 		t.Errorf("throttled, the outcome is %s of %v", outcome, err)

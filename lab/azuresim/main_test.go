@@ -1,24 +1,19 @@
 package azuresim_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/lab/azuresim"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/provider/azure"
 )
 
@@ -55,39 +50,6 @@ func set(name, value string) {
 	}
 }
 
-// startAPI is an API server that takes events, and nothing else.
-func startAPI(t *testing.T) *rest.Config {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if !strings.Contains(r.URL.Path, "/events") {
-			t.Errorf("the API server is asked %s %s", r.Method, r.URL)
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		if r.Method == http.MethodPost {
-			w.WriteHeader(http.StatusCreated)
-		}
-		_ = json.NewEncoder(w).Encode(corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}}) // the client may have left
-	}))
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	return &rest.Config{Host: server.URL}
-}
-
-// clients are those of the cluster.
-type clients struct {
-	cloudprovider.ControllerClientBuilder
-
-	config *rest.Config
-}
-
-func (c clients) ClientOrDie(string) kubernetes.Interface {
-	return kubernetes.NewForConfigOrDie(c.config)
-}
-
 // toSim sends what is for Azure to a simulated one. Upstream keeps the addresses of a cloud in a variable of the SDK, which clouds of a process share.
 type toSim struct {
 	host string
@@ -119,24 +81,14 @@ func open(t *testing.T, sim *azuresim.Cloud, o azure.Options, more map[string]an
 	if err != nil {
 		t.Fatal(err)
 	}
-	cloud.Initialize(clients{config: startAPI(t)}, t.Context().Done())
+	cloud.Initialize(ccmtest.ClientsFor(t, nil), t.Context().Done())
 	return cloud
 }
 
 func start(t *testing.T, o azuresim.Options) *azuresim.Cloud {
 	t.Helper()
 	sim := azuresim.Start(o)
-	t.Cleanup(func() {
-		for _, call := range sim.Calls() {
-			if t.Failed() && call.Mutates() {
-				t.Log(call)
-			}
-			if call.Unknown {
-				t.Errorf("the simulator does not know %s?%s", call, call.Query)
-			}
-		}
-		sim.Close()
-	})
+	ccmtest.EndCloud(t, sim)
 	return sim
 }
 

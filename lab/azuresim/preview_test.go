@@ -3,15 +3,12 @@ package azuresim_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/lab/azuresim"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/provider/azure"
 	"github.com/transplant-dev/transplant/provider/azure/inventory"
 	"github.com/transplant-dev/transplant/provider/azure/preview"
@@ -28,23 +25,7 @@ func TestAPreviewChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := source.Preview(t.Context(), nodes)
-	if shown.Error != "" || len(shown.Nodes) != 2 || shown.Provider != "azure" {
-		t.Fatalf("%+v", shown)
-	}
-	for _, n := range shown.Nodes {
-		if n.Error != "" || n.Found != (n.Node == "one") {
-			t.Errorf("%+v", n)
-		}
-	}
-	calls := sim.Calls()
-	if len(calls) == 0 || len(calls) != shown.Calls {
-		t.Errorf("%d calls are counted, and these were made: %v", shown.Calls, calls)
-	}
-	for _, call := range calls {
-		if call.Mutates() {
-			t.Errorf("it sent %s", call)
-		}
-	}
+	ccmtest.CheckPreview(t, "azure", nodes, shown, sim.Calls())
 }
 
 // TestAnInventory has the load balancers of Services, with the machines behind them.
@@ -52,17 +33,8 @@ func TestAnInventory(t *testing.T) {
 	sim := start(t, azuresim.Options{})
 	provider := open(t, sim, azure.Options{}, nil)
 	objects := cluster(t, sim, 2)
-	for name, annotations := range map[string]map[string]string{
-		"web": nil, "inside": {"service.beta.kubernetes.io/azure-load-balancer-internal": "true"},
-	} {
-		if _, err := balancers(t, provider).EnsureLoadBalancer(t.Context(), "lab", service(name, annotations), objects); err != nil {
-			t.Fatal(err)
-		}
-	}
-	file := filepath.Join(t.TempDir(), "azure.json")
-	if err := os.WriteFile(file, sim.Config(nil), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	makeBalancers(t, provider, objects)
+	file := ccmtest.WriteFile(t, t.TempDir(), "azure.json", sim.Config(nil))
 	source, err := inventory.Open(t.Context(), map[string]string{"config": file})
 	if err != nil {
 		t.Fatal(err)
@@ -71,22 +43,11 @@ func TestAnInventory(t *testing.T) {
 	for _, o := range objects {
 		nodes = append(nodes, v1.Node{Name: o.Name, ProviderID: o.Spec.ProviderID})
 	}
-	got := source.Inventory(t.Context(), nodes)
-	var seen []string
-	for _, i := range got.Instances {
-		seen = append(seen, "machine "+i.ID+" "+i.State)
-	}
-	for _, b := range got.LoadBalancers {
-		seen = append(seen, fmt.Sprintf("%s %v with %v", b.Scheme, b.Listeners, b.Members))
-	}
-	slices.Sort(seen)
-	want := []string{
+	ccmtest.CheckInventory(
+		t, source.Inventory(t.Context(), nodes),
 		"internal [80/TCP->80] with [node-1 node-2]", "internet-facing [80/TCP->80] with [node-1 node-2]",
-		"machine node-1 running", "machine node-2 running",
-	}
-	if diff := cmp.Diff(want, seen); diff != "" || len(got.Errors) > 0 {
-		t.Errorf("the inventory (-want +got), errors %q:\n%s", got.Errors, diff)
-	}
+		"machine node-1 running 1", "machine node-2 running 1",
+	)
 	wrong := strings.Replace(string(sim.Config(nil)), "resourceGroup: lab", "resourceGroup: elsewhere", 1)
 	if err := os.WriteFile(file, []byte(wrong), 0o600); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/transplant-dev/transplant/lab/simhttp"
 )
 
 // refusal is an error in the form of Resource Manager.
@@ -51,7 +53,7 @@ func (c *Cloud) serveManager(w http.ResponseWriter, r *http.Request) {
 		method: r.Method, path: strings.ToLower(r.URL.Path), given: r.URL.Path, query: r.URL.Query(), ifIs: r.Header.Get("If-Match"),
 		body: object{}, header: w.Header(),
 	}
-	identity, fault := c.identityOf(r), c.fault(r)
+	identity, fault := c.identityOf(r), c.Fault(w, r)
 	status, answer := http.StatusOK, object(nil)
 	var refused *refusal
 	switch {
@@ -64,17 +66,14 @@ func (c *Cloud) serveManager(w http.ResponseWriter, r *http.Request) {
 		status, answer, refused = c.do(in)
 	}
 	if fault != nil {
-		refused = refuse(fault.Status, fault.Code, "%s", fault.Message)
-		if fault.RetryAfter != "" {
-			w.Header().Set("Retry-After", fault.RetryAfter)
-		}
+		refused = refuse(fault.Status, fault.Code, "the fault of a test: %s", fault.Code)
 	}
 	if refused != nil {
 		status, answer = refused.status, refused.body()
 	}
-	c.calls = append(c.calls, Call{
+	c.Record(simhttp.Call{
 		Identity: identity, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Status: status,
-		Unknown: status == http.StatusNotImplemented,
+		Mutates: r.Method != http.MethodGet && r.Method != http.MethodHead, Unknown: status == http.StatusNotImplemented,
 	})
 	switch {
 	case status == 0:

@@ -227,6 +227,6 @@ func describe(l cluster.Layout, r *http.Request) v1.CloudCall {
 	}
 	service, asked := gcesim.Describe(r)
 	return v1.CloudCall{
-		Service: service, Action: asked.Method + " " + asked.Path, Mutating: asked.Mutates(), Key: l.KeyOf(Kind{}, r, component),
+		Service: service, Action: asked.Method + " " + asked.Path, Mutating: asked.Mutates, Key: l.KeyOf(Kind{}, r, component),
 	}
 }

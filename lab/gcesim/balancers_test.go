@@ -12,41 +12,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/gcesim"
 	"github.com/transplant-dev/transplant/provider/gce"
 )
 
-func service(name string) *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("00000000-0000-4000-8000-" + name)},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, SessionAffinity: corev1.ServiceAffinityNone,
-			Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, NodePort: 30080}},
-		},
-	}
-}
-
-func balancers(t *testing.T, provider *gce.Cloud) cloudprovider.LoadBalancer {
-	t.Helper()
-	found, ok := provider.LoadBalancer()
-	if !ok {
-		t.Fatal("the provider has no load balancers")
-	}
-	return found
-}
+// internal are the annotations of a Service whose load balancer is internal.
+var internal = map[string]string{"networking.gke.io/load-balancer-type": "Internal"}
 
 // TestObjectsHaveTheInTreeNames: a load balancer that the in-tree provider made is found again by them.
 func TestObjectsHaveTheInTreeNames(t *testing.T) {
 	sim, provider, nodes := cluster(t, 1, gcesim.Options{})
-	lb := balancers(t, provider)
-	if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", service("web"), nodes); err != nil {
+	lb := ccmtest.LoadBalancers(t, provider)
+	web := ccmtest.Service("web", nil)
+	if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes); err != nil {
 		t.Fatal(err)
 	}
-	name := "a" + "00000000000040008000web"
+	name := "a0000000000004000800000000077656"
 	want := []string{
 		"global/firewalls/k8s-" + clusterID + "-node-http-hc", "global/firewalls/k8s-fw-" + name,
 		"global/httpHealthChecks/k8s-" + clusterID + "-node", "regions/europe-west3/forwardingRules/" + name,
@@ -62,7 +47,7 @@ func TestObjectsHaveTheInTreeNames(t *testing.T) {
 // TestServicesThatCannotBeServed: upstream would make an external load balancer for a misspelt type.
 func TestServicesThatCannotBeServed(t *testing.T) {
 	sim, provider, nodes := cluster(t, 1, gcesim.Options{})
-	lb := balancers(t, provider)
+	lb := ccmtest.LoadBalancers(t, provider)
 	for name, c := range map[string]struct {
 		change func(*corev1.Service)
 		says   string
@@ -80,7 +65,7 @@ func TestServicesThatCannotBeServed(t *testing.T) {
 		"IPv6 alone": {func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }, "it has IPv6 alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := service("web")
+			s := ccmtest.Service("web", nil)
 			c.change(s)
 			_, err := lb.EnsureLoadBalancer(t.Context(), "lab", s, nodes)
 			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "default/web") {
@@ -88,7 +73,7 @@ func TestServicesThatCannotBeServed(t *testing.T) {
 			}
 		})
 	}
-	classed := service("web")
+	classed := ccmtest.Service("web", nil)
 	class := "example.com/other"
 	classed.Spec.LoadBalancerClass = &class
 	if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", classed, nodes); !errors.Is(err, cloudprovider.ImplementedElsewhere) {
@@ -102,7 +87,7 @@ func TestServicesThatCannotBeServed(t *testing.T) {
 // TestMembersAreNotLost: upstream removes the instances from a load balancer that its list lacks.
 func TestMembersAreNotLost(t *testing.T) {
 	sim, provider, nodes := cluster(t, 4, gcesim.Options{PageSize: 1}, "multizone = true")
-	lb, web := balancers(t, provider), service("web")
+	lb, web := ccmtest.LoadBalancers(t, provider), ccmtest.Service("web", nil)
 	if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +118,7 @@ func TestMembersAreNotLost(t *testing.T) {
 
 func TestANodeInAZoneThatIsNotListed(t *testing.T) {
 	_, provider, nodes := cluster(t, 2, gcesim.Options{})
-	_, err := balancers(t, provider).EnsureLoadBalancer(t.Context(), "lab", service("web"), nodes)
+	_, err := ccmtest.LoadBalancers(t, provider).EnsureLoadBalancer(t.Context(), "lab", ccmtest.Service("web", nil), nodes)
 	if err == nil || !strings.Contains(err.Error(), "set multizone=true") {
 		t.Errorf("the error is %v", err)
 	}
@@ -162,7 +147,7 @@ func TestUpstreamsCallsEndWithOurs(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := balancers(t, provider).EnsureLoadBalancer(ctx, "lab", service("web"), []*corev1.Node{node("one", idOf(gcesim.Zone, "one"))})
+		_, err := ccmtest.LoadBalancers(t, provider).EnsureLoadBalancer(ctx, "lab", ccmtest.Service("web", nil), []*corev1.Node{node("one", idOf(gcesim.Zone, "one"))})
 		ended <- err
 	}()
 	<-hung
@@ -186,15 +171,11 @@ func TestNothingIsSentBeforeAController(t *testing.T) {
 	}
 	provider.UseFences() // none: no lease is held
 	sim.AddInstance(gcesim.Instance{Name: "one", IP: "10.0.0.1"})
-	_, err := balancers(t, provider).EnsureLoadBalancer(t.Context(), "lab", service("web"), []*corev1.Node{node("one", "")})
+	_, err := ccmtest.LoadBalancers(t, provider).EnsureLoadBalancer(t.Context(), "lab", ccmtest.Service("web", nil), []*corev1.Node{node("one", "")})
 	if !errors.Is(err, election.ErrFenced) {
 		t.Errorf("the error is %v", err)
 	}
-	for _, call := range sim.Calls() {
-		if call.Mutates() {
-			t.Errorf("it sent %s", call)
-		}
-	}
+	ccmtest.CheckReads(t, sim.Calls())
 }
 
 // TestAnInternalLoadBalancer goes by instance groups and a backend service. The finalizer says that it may be there, whatever of it is gone.
@@ -203,8 +184,7 @@ func TestAnInternalLoadBalancer(t *testing.T) {
 	for _, n := range nodes {
 		n.Labels = map[string]string{corev1.LabelTopologyZone: strings.Split(n.Spec.ProviderID, "/")[3]}
 	}
-	lb, web := balancers(t, provider), service("web")
-	web.Annotations = map[string]string{"networking.gke.io/load-balancer-type": "Internal"}
+	lb, web := ccmtest.LoadBalancers(t, provider), ccmtest.Service("web", internal)
 	status, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes[:2])
 	if err != nil || len(status.Ingress) != 1 {
 		t.Fatalf("status %+v, error %v", status, err)
@@ -223,7 +203,7 @@ func TestAnInternalLoadBalancer(t *testing.T) {
 		t.Errorf("a second look: error %v (-first +second):\n%s", err, diff)
 	}
 	for _, call := range sim.Calls() {
-		if call.Mutates() && !strings.Contains(call.Path, "/addresses") { // that is addressWrites
+		if call.Mutates && !strings.Contains(call.Path, "/addresses") { // that is addressWrites
 			t.Errorf("a second look sends %s", call)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/transplant-dev/transplant/lab/simhttp"
 )
 
 // The project and what is in it from the beginning.
@@ -34,41 +36,28 @@ type Options struct {
 	Front func(http.Handler) http.Handler
 }
 
-// Call is a request that was made to the Compute API.
-type Call struct {
-	// Identity is the account of the token; empty for a token that is not known.
-	Identity string
-	// Method, Path and Query of the request; Path is below the project.
-	Method, Path, Query string
-	Status              int
-	// Unknown is that the simulator does not know the request.
-	Unknown bool
-}
-
-// Mutates reports whether the call changes something.
-func (c Call) Mutates() bool { return !isRead(c.Method, c.Path) }
-
 // Describe is a request as it would be counted, with the service that it is to: "compute" or "metadata".
-func Describe(r *http.Request) (service string, call Call) {
-	below, isCompute := belowRoot(r.URL.Path)
-	if !isCompute {
-		return "metadata", Call{Method: r.Method, Path: r.URL.Path}
+func Describe(r *http.Request) (service string, call simhttp.Call) {
+	service, call = "metadata", simhttp.Call{Method: r.Method, Path: r.URL.Path}
+	if below, isCompute := belowRoot(r.URL.Path); isCompute {
+		service = "compute"
+		_, call.Path, _ = strings.Cut(below, "/") // the project
 	}
-	_, below, _ = strings.Cut(below, "/") // the project
-	return "compute", Call{Method: r.Method, Path: below}
+	call.Mutates = !isRead(call.Method, call.Path)
+	return service, call
 }
 
 func isRead(method, path string) bool {
 	return method == http.MethodGet || strings.HasSuffix(path, "/wait") || strings.HasSuffix(path, "/listInstances")
 }
 
-func (c Call) String() string { return fmt.Sprintf("%s %s %d", c.Method, c.Path, c.Status) }
-
 // object is a resource of the API, as JSON has it.
 type object = map[string]any
 
 // Cloud is a simulated Compute Engine of one project.
 type Cloud struct {
+	simhttp.Requests
+
 	options Options
 	server  *httptest.Server
 
@@ -78,8 +67,6 @@ type Cloud struct {
 	noToken int // the status with which the metadata server refuses tokens; 0 for none
 	objects map[string]object
 	order   []string // paths of objects, as they were made
-	calls   []Call
-	faults  []*Fault
 	// unreachable are zones that a list of all lacks.
 	unreachable []string
 }
@@ -129,15 +116,6 @@ func ConfigAt(address string, more ...string) []byte {
 		"node-tags = " + NodeTag,
 	}
 	return []byte(strings.Join(append(lines, more...), "\n") + "\n")
-}
-
-// Calls are the requests that were made since the last call of Calls.
-func (c *Cloud) Calls() []Call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	calls := c.calls
-	c.calls = nil
-	return calls
 }
 
 // Objects are the paths of all objects of load balancers and routes.

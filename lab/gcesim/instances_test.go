@@ -13,7 +13,9 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/gcesim"
+	"github.com/transplant-dev/transplant/lab/simhttp"
 	"github.com/transplant-dev/transplant/provider/gce"
 )
 
@@ -187,9 +189,9 @@ func TestAListThatLacksThemAll(t *testing.T) {
 }
 
 func TestAThrottledProject(t *testing.T) {
-	for name, fault := range map[string]gcesim.Fault{
-		"429": {Status: http.StatusTooManyRequests, Reason: "rateLimitExceeded"},
-		"403": {Status: http.StatusForbidden, Reason: "rateLimitExceeded"},
+	for name, fault := range map[string]simhttp.Fault{
+		"429": {Status: http.StatusTooManyRequests, Code: "rateLimitExceeded"},
+		"403": {Status: http.StatusForbidden, Code: "rateLimitExceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, provider, nodes := cluster(t, 6, gcesim.Options{})
@@ -199,7 +201,7 @@ func TestAThrottledProject(t *testing.T) {
 				t.Errorf("a list ends with %s: %v", got, err)
 			}
 			balancer, _ := provider.LoadBalancer()
-			_, err = balancer.EnsureLoadBalancer(t.Context(), "lab", service("web"), nodes)
+			_, err = balancer.EnsureLoadBalancer(t.Context(), "lab", ccmtest.Service("web", nil), nodes)
 			if got := cloud.Classify(err); got != cloud.OutcomeThrottled {
 				t.Errorf("a load balancer ends with %s: %v", got, err)
 			}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/gcesim"
 	"github.com/transplant-dev/transplant/provider/gce/preview"
 )
@@ -20,21 +21,5 @@ func TestAPreviewChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := source.Preview(t.Context(), nodes)
-	if shown.Error != "" || len(shown.Nodes) != 2 || shown.Provider != "gce" {
-		t.Fatalf("%+v", shown)
-	}
-	for _, n := range shown.Nodes {
-		if n.Error != "" || n.Found != (n.Node == "one") {
-			t.Errorf("%+v", n)
-		}
-	}
-	calls := sim.Calls()
-	if len(calls) == 0 || len(calls) != shown.Calls {
-		t.Errorf("%d calls are counted, and these were made: %v", shown.Calls, calls)
-	}
-	for _, call := range calls {
-		if call.Mutates() {
-			t.Errorf("it sent %s", call)
-		}
-	}
+	ccmtest.CheckPreview(t, "gce", nodes, shown, sim.Calls())
 }

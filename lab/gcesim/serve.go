@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/transplant-dev/transplant/lab/simhttp"
 )
 
 // refusal is an error in the form of Google's APIs.
@@ -65,7 +67,7 @@ func (c *Cloud) serveCompute(w http.ResponseWriter, r *http.Request) {
 	project, below, _ := strings.Cut(below, "/")
 	in := &request{method: r.Method, path: below, query: r.URL.Query(), body: object{}}
 	identity := c.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
-	fault := c.fault(r)
+	fault := c.Fault(w, r)
 	var answer object
 	var refused *refusal
 	switch {
@@ -81,14 +83,14 @@ func (c *Cloud) serveCompute(w http.ResponseWriter, r *http.Request) {
 	}
 	status := http.StatusOK
 	if fault != nil {
-		refused = refuse(fault.Status, fault.Reason, "the fault of a test: %s", fault.Reason)
+		refused = refuse(fault.Status, fault.Code, "the fault of a test: %s", fault.Code)
 	}
 	if refused != nil {
 		status, answer = refused.status, refused.body()
 	}
-	c.calls = append(c.calls, Call{
+	c.Record(simhttp.Call{
 		Identity: identity, Method: in.method, Path: in.path, Query: r.URL.RawQuery, Status: status,
-		Unknown: status == http.StatusNotImplemented,
+		Mutates: !isRead(in.method, in.path), Unknown: status == http.StatusNotImplemented,
 	})
 	if status == 0 {
 		panic(http.ErrAbortHandler) // it ends the connection

@@ -1,0 +1,102 @@
+// Package simhttp decides what the simulated clouds with one HTTP API have in common: which requests they have had, and
+// which of them fail because a test wants it.
+package simhttp
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Call is a request that was made to the API.
+type Call struct {
+	// Identity is whose the token is; empty for a token that is not known.
+	Identity string
+	// Method, Path and Query of the request.
+	Method, Path, Query string
+	Status              int
+	// Mutates is that the request changes something.
+	Mutates bool
+	// Unknown is that the simulator does not know the request.
+	Unknown bool
+}
+
+func (c Call) String() string { return fmt.Sprintf("%s %s %d", c.Method, c.Path, c.Status) }
+
+// Fault makes requests fail.
+type Fault struct {
+	// Method and Path choose the requests; an empty one stands for all. Path is a part of the path, in whatever case.
+	Method, Path string
+	// Times is how many requests fail; 0 for all from now on.
+	Times int
+	// Status and Code are the answer, in the form of the API; status 0 closes the connection.
+	Status int
+	Code   string
+	// RetryAfter is that header of the answer; empty for none.
+	RetryAfter string
+	// AfterEffect lets the request have its effect.
+	AfterEffect bool
+}
+
+// Requests are what a simulator knows of its requests. The zero value has had none.
+type Requests struct {
+	mu     sync.Mutex
+	calls  []Call
+	faults []*Fault
+}
+
+// Record keeps a request that was answered.
+func (r *Requests) Record(c Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, c)
+}
+
+// Calls are the requests that were made since the last call of Calls.
+func (r *Requests) Calls() []Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	calls := r.calls
+	r.calls = nil
+	return calls
+}
+
+// Fail adds a fault. Heal removes all of them.
+func (r *Requests) Fail(f Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults, &f)
+}
+
+// Heal removes all faults.
+func (r *Requests) Heal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = nil
+}
+
+// Fault returns the fault that a request gets; nil for none. Its header is on the answer then.
+func (r *Requests) Fault(w http.ResponseWriter, in *http.Request) *Fault {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	path := strings.ToLower(in.URL.Path)
+	for i, f := range r.faults {
+		if f.Method != "" && f.Method != in.Method || !strings.Contains(path, strings.ToLower(f.Path)) {
+			continue
+		}
+		switch f.Times {
+		case 0:
+		case 1:
+			r.faults = slices.Delete(slices.Clone(r.faults), i, i+1)
+		default:
+			f.Times--
+		}
+		if f.RetryAfter != "" {
+			w.Header().Set("Retry-After", f.RetryAfter)
+		}
+		return f
+	}
+	return nil
+}
