@@ -5,11 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Counting counts the requests that are sent by next.
-func Counting(next http.RoundTripper, sent *atomic.Int64) http.RoundTripper {
-	return &counting{next, sent}
-}
-
+// counting counts the requests that are sent by next.
 type counting struct {
 	next http.RoundTripper
 	sent *atomic.Int64

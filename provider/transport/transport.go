@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -31,6 +32,8 @@ type Request struct {
 type Options struct {
 	// Next sends the requests; nil for a clone of http.DefaultTransport.
 	Next http.RoundTripper
+	// Sent counts the requests that are sent; nil for none.
+	Sent *atomic.Int64
 	// Gate says whether requests that change something may be sent.
 	Gate *Gate
 	// Describe says what a request is. It must not keep the request.
@@ -53,6 +56,9 @@ type Transport struct {
 func New(o Options) *Transport {
 	if o.Next == nil {
 		o.Next = http.DefaultTransport.(*http.Transport).Clone()
+	}
+	if o.Sent != nil {
+		o.Next = &counting{o.Next, o.Sent}
 	}
 	return &Transport{options: o, lists: newLists(o.List)}
 }

@@ -80,15 +80,8 @@ func New(o Options) (*Client, error) {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultRequestTimeout
 	}
-	next := o.Next
-	if next == nil {
-		next = http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
-	}
-	if o.Sent != nil {
-		next = transport.Counting(next, o.Sent)
-	}
 	sent := transport.New(transport.Options{
-		Next: next, Gate: o.Gate, Describe: Describe, Metrics: metrics(), MaxAnswer: maxAnswer,
+		Next: o.Next, Sent: o.Sent, Gate: o.Gate, Describe: Describe, Metrics: metrics(), MaxAnswer: maxAnswer,
 		List: transport.List{NextPage: "$skiptoken", MaxBytes: maxList, MaxPages: maxPages},
 	})
 	c := &Client{base: &answers{next: sent, timeout: o.Timeout}}

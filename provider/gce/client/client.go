@@ -77,15 +77,8 @@ func New(ctx context.Context, o Options) (*Client, error) {
 	if err := validateEndpoint(o.Endpoint); err != nil {
 		return nil, err
 	}
-	next := o.Next
-	if next == nil {
-		next = http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
-	}
-	if o.Sent != nil {
-		next = transport.Counting(next, o.Sent)
-	}
 	sent := transport.New(transport.Options{
-		Next: next, Gate: o.Gate, Describe: Describe, Metrics: metrics(), MaxAnswer: maxAnswer,
+		Next: o.Next, Sent: o.Sent, Gate: o.Gate, Describe: Describe, Metrics: metrics(), MaxAnswer: maxAnswer,
 		List: transport.List{NextPage: "pageToken", MaxBytes: maxList, MaxPages: maxPages},
 	})
 	authorized := &authorizing{next: &refusing{next: sent}, tokens: newCache(o.Tokens)}

@@ -80,9 +80,6 @@ func New(o Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	if o.Sent != nil {
-		next = transport.Counting(next, o.Sent)
-	}
 	provider, err := openstack.NewClient(o.Config.AuthURL)
 	if err != nil {
 		return nil, fmt.Errorf("[Global] auth-url %q: %w", o.Config.AuthURL, err)
@@ -90,7 +87,7 @@ func New(o Options) (*Client, error) {
 	provider.HTTPClient = http.Client{
 		Timeout: o.Timeout,
 		Transport: withLists{transport.New(transport.Options{
-			Next: next, Gate: o.Gate, Describe: Describe, Metrics: metrics(), MaxAnswer: maxAnswer,
+			Next: next, Sent: o.Sent, Gate: o.Gate, Describe: Describe, Metrics: metrics(), MaxAnswer: maxAnswer,
 			List: transport.List{NextPage: "marker", MaxBytes: maxList, MaxPages: maxPages},
 		})},
 	}

@@ -65,12 +65,9 @@ func (v *VCenter) prepare(client *soap.Client) error {
 // wrap puts our transport in front of a client's.
 func (v *VCenter) wrap(client *soap.Client) {
 	client.Timeout = v.options.RequestTimeout
-	next := http.RoundTripper(client.DefaultTransport())
-	if v.options.Sent != nil {
-		next = transport.Counting(next, v.options.Sent)
-	}
 	client.Client.Transport = transport.New(transport.Options{
-		Next: next, Gate: v.options.Gate, Describe: Describe, Metrics: metrics(), MaxAnswer: maxAnswer,
+		Next: client.DefaultTransport(), Sent: v.options.Sent, Gate: v.options.Gate, Describe: Describe,
+		Metrics: metrics(), MaxAnswer: maxAnswer,
 	})
 }
 
