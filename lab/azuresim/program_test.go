@@ -28,16 +28,12 @@ var program = sync.OnceValues(func() (string, error) {
 
 func startProgram(t *testing.T, version string, sim *azuresim.Cloud, config []byte) *ccmtest.Program {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
 	env := []string{"SSL_CERT_FILE=" + os.Getenv("SSL_CERT_FILE")}
 	for name, value := range sim.Env() {
 		env = append(env, name+"="+value)
 	}
 	return ccmtest.StartProgram(t, ccmtest.ProgramOptions{
-		Version: version, Provider: "azure", Program: path, CloudConfig: config, Env: env,
+		Version: version, Provider: "azure", Program: program, CloudConfig: config, Env: env,
 	})
 }
 

@@ -27,12 +27,11 @@ func TestTheLifeOfAClusterUnderTheProgram(t *testing.T) {
 
 func startProgram(t *testing.T, version string, sim *gcesim.Cloud, config []byte, more ...string) *ccmtest.Program {
 	t.Helper()
-	path, err := ccmtest.Build(t.Context(), ".", t.TempDir(), "gce-cloud-controller-manager")
-	if err != nil {
-		t.Fatal(err)
+	build := func() (string, error) {
+		return ccmtest.Build(t.Context(), ".", t.TempDir(), "gce-cloud-controller-manager")
 	}
 	return ccmtest.StartProgram(t, ccmtest.ProgramOptions{
-		Version: version, Provider: "gce", Program: path, CloudConfig: config,
+		Version: version, Provider: "gce", Program: build, CloudConfig: config,
 		Env: []string{"GCE_METADATA_HOST=" + sim.MetadataHost()}, Flags: more,
 	})
 }

@@ -41,8 +41,8 @@ type ProgramOptions struct {
 	Version string
 	// Provider is the value of --cloud-provider.
 	Provider string
-	// Program is the path of the cloud-controller-manager.
-	Program string
+	// Program builds the cloud-controller-manager, unless that was done, and returns its path.
+	Program func() (string, error)
 	// CloudConfig is what its cloud config says.
 	CloudConfig []byte
 	// Env and Flags are more than each program gets.
@@ -61,10 +61,14 @@ type Program struct {
 func StartProgram(t *testing.T, o ProgramOptions) *Program {
 	t.Helper()
 	dir := t.TempDir()
-	api, admin := API(t, apiserver.Options{Version: o.Version})
+	api, admin := API(t, apiserver.Options{Version: o.Version}) // short tests end here
+	program, err := o.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := WriteFile(t, dir, "cloud-config", o.CloudConfig)
 	m, err := ccmlab.Start(ccmlab.Options{
-		API: api, Name: "manager", Program: o.Program, Dir: dir, Env: append([]string{"HTTPS_PROXY=http://127.0.0.1:9"}, o.Env...),
+		API: api, Name: "manager", Program: program, Dir: dir, Env: append([]string{"HTTPS_PROXY=http://127.0.0.1:9"}, o.Env...),
 		Flags: append([]string{
 			"--v=2", "--cloud-provider=" + o.Provider, "--cloud-config=" + file, "--cluster-name=lab", "--allocate-node-cidrs=true",
 			"--configure-cloud-routes=true", "--cluster-cidr=10.244.0.0/16", "--node-monitor-period=500ms",
