@@ -44,6 +44,37 @@ var changedDefaults = map[string][]ChangedDefault{
 	},
 }
 
+// RefusedSetting is a setting of a cloud config with which this project's manager does not start, and the official one
+// does.
+type RefusedSetting struct {
+	// Key as in ConfigKey. Value is the one that is refused; empty for every value.
+	Key, Value string
+	// Why says what to do, a sentence that begins with the key.
+	Why string
+}
+
+// RefusedByOurs lists the settings that this project's manager for a provider refuses (provider/azure/config.go).
+func RefusedByOurs(provider string) []RefusedSetting { return slices.Clone(refusedByOurs[provider]) }
+
+var refusedByOurs = map[string][]RefusedSetting{
+	"azure": {
+		{
+			Key: "multipleStandardLoadBalancerConfigurations",
+			Why: "multipleStandardLoadBalancerConfigurations is set, and this manager has one load balancer of each kind",
+		},
+		{
+			Key:   "serviceGatewayEnabled",
+			Value: "true",
+			Why:   "serviceGatewayEnabled is true, and this manager has no service gateway",
+		},
+		{
+			Key:   "cloudConfigType",
+			Value: "secret",
+			Why:   "cloudConfigType is secret, and this manager reads the file alone: write all of it there, and remove the key",
+		},
+	},
+}
+
 // ReadsEnvironment is the prefix of the environment variables that the in-tree provider takes settings from and the
 // external one does not. It is empty when there are none.
 func ReadsEnvironment(provider string) string {

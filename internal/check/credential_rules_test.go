@@ -26,11 +26,25 @@ func onAzure() *v1.Snapshot {
 	return s
 }
 
+// onCloudStack is on a cloud of which no program can be asked.
+func onCloudStack() *v1.Snapshot {
+	s := healthy()
+	for i := range s.Hosts {
+		setFlags(s, i, component.KCM, map[string]string{"cloud-provider": "cloudstack"})
+	}
+	return s
+}
+
 // onAzureAfter is a migrated cluster on Azure with the official manager and cloud-node-manager.
 func onAzureAfter() *v1.Snapshot {
 	s := migrated()
 	for i := range s.Hosts {
 		setFlags(s, i, component.CCM, map[string]string{"cloud-provider": "azure", "controllers": "*,-cloud-node"})
+		for j := range s.Hosts[i].Components {
+			if c := &s.Hosts[i].Components[j]; c.Name == component.CCM {
+				c.Image = "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.26.19"
+			}
+		}
 	}
 	s.Workloads = append(s.Workloads, v1.Workload{Ref: "DaemonSet/kube-system/cloud-node-manager", Role: v1.RoleNodeManager, Replicas: 5, Ready: 5})
 	return s
@@ -385,9 +399,17 @@ var credentialRules = []ruleCase{
 	{
 		name:   "another cloud has no inventory",
 		code:   "CLOUD-001",
+		base:   onCloudStack,
+		want:   unknwn,
+		says:   []string{"no inventory of cloudstack", `check --accept CLOUD-001=`},
+		change: func(s *v1.Snapshot) { s.Cloud = nil },
+	},
+	{
+		name:   "Azure was not asked",
+		code:   "CLOUD-001",
 		base:   onAzure,
 		want:   unknwn,
-		says:   []string{"no inventory of azure", `check --accept CLOUD-001=`},
+		says:   []string{"the cloud was not asked", "transplant check --cloud=azure:config=FILE"},
 		change: func(s *v1.Snapshot) { s.Cloud = nil },
 	},
 
@@ -441,6 +463,48 @@ var credentialRules = []ruleCase{
 		says: []string{"cloud-controller-manager@cp-1 initialises nodes too"},
 		change: func(s *v1.Snapshot) {
 			setFlags(s, 0, component.CCM, map[string]string{"controllers": "*"})
+		},
+	},
+	{
+		name: "our manager for Azure needs none", code: "CLOUD-002", base: onAzure, opts: facts.Options{Image: "ours"},
+		want: pass_, says: []string{"initialises nodes by itself"},
+	},
+	{
+		name: "our manager for Azure in a seed needs none",
+		code: "CLOUD-002",
+		base: onAzure,
+		opts: facts.Options{Image: "registry.example.com/transplant-dev/azure-cloud-controller-manager:v0.1.0"},
+		want: pass_,
+		change: func(s *v1.Snapshot) {
+			s.Cluster.Seed = "cluster-x"
+		},
+	},
+	{
+		name: "F49: our manager for Azure next to one on each node",
+		code: "CLOUD-002",
+		base: onAzure,
+		opts: facts.Options{Image: "ours"},
+		want: fails,
+		says: []string{"and so does this project's manager", "kubectl -n kube-system delete daemonset cloud-node-manager"},
+		change: func(s *v1.Snapshot) {
+			s.Workloads = append(s.Workloads, v1.Workload{Ref: "DaemonSet/kube-system/cloud-node-manager", Role: v1.RoleNodeManager, Replicas: 5, Ready: 5})
+		},
+	},
+	{
+		name: "our manager for Azure after the migration",
+		code: "CLOUD-002",
+		base: onAzureAfter,
+		want: pass_,
+		says: []string{"initialises nodes by itself"},
+		change: func(s *v1.Snapshot) {
+			s.Workloads = s.Workloads[:len(s.Workloads)-1]
+			for i := range s.Hosts {
+				for j := range s.Hosts[i].Components {
+					if c := &s.Hosts[i].Components[j]; c.Name == component.CCM {
+						c.Image = "ghcr.io/transplant-dev/azure-cloud-controller-manager:v0.1.0"
+					}
+				}
+			}
 		},
 	},
 	{name: "workloads could not be listed", code: "CLOUD-002", base: onAzure, want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},

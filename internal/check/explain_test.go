@@ -91,17 +91,15 @@ func TestEachCheckHasOneExplanation(t *testing.T) {
 	}
 }
 
-// unasked are the providers of which no program can be asked, as a sentence has them.
-func unasked() string {
-	title := map[string]string{cloudprovider.Azure: "Azure", cloudprovider.GCE: "GCE", cloudprovider.VSphere: "vSphere"}
+// asked are the providers whose programs can be asked, as a sentence has them.
+func asked() string {
 	var names []string
 	for _, p := range cloudprovider.Providers() {
-		if p.Unsupported == "" && !cloudprovider.HasProgram(p.Name) {
-			names = append(names, title[p.Name])
+		if p.Unsupported == "" && cloudprovider.HasProgram(p.Name) {
+			names = append(names, p.Name)
 		}
 	}
-	slices.Sort(names)
-	return strings.Join(names, " and ")
+	return cloudprovider.Enumerate("and", names)
 }
 
 // TestExplanationsNameWhatTheCatalogueHas holds the versions and providers in the texts to the code that decides by them.
@@ -116,8 +114,7 @@ func TestExplanationsNameWhatTheCatalogueHas(t *testing.T) {
 	}
 	for code, parts := range map[string][]string{
 		"VER-001":  {": " + strings.Join(proven.Versions(), ", ") + ".", fmt.Sprintf("built from 1.%d.", facts.DefaultCCMMinor)},
-		"NODE-010": {"For " + unasked() + " there is none"},
-		"NODE-016": {"For " + unasked() + " no program"},
+		"NODE-010": {asked() + " have a program that answers"},
 		"VER-002":  {": " + strings.Join(ends, ", ") + ".", ": " + strings.Join(unsupported, ", ") + "."},
 		"VER-004":  {fmt.Sprintf("from Kubernetes 1.%d on", component.Oldest)},
 		"VER-011":  {fmt.Sprintf("Up to 0.%d the library", catalogue.ProviderIDRequired-1), fmt.Sprintf("From 0.%d on", catalogue.ProviderIDRequired)},

@@ -116,7 +116,9 @@ func TestTheWordsThatAreMissingAreNamed(t *testing.T) {
 // TestNoCommandAsksAProgramThatThereIsNot has clusters of each provider, of which nothing was asked.
 func TestNoCommandAsksAProgramThatThereIsNot(t *testing.T) {
 	dryRuns := []string{"HOOK-005", "PROOF-001"} // --prove sends these to the API server of any cluster
-	for name, base := range map[string]func() *v1.Snapshot{"aws": healthy, "openstack": openstackCluster, "vsphere": vsphereCluster, "azure": azureCluster} {
+	for name, base := range map[string]func() *v1.Snapshot{
+		"aws": healthy, "openstack": openstackCluster, "vsphere": vsphereCluster, "azure": azureCluster, "cloudstack": onCloudStack,
+	} {
 		s := base()
 		s.Preview, s.Cloud = nil, nil
 		internalIPs("10.0.0.5", "192.168.0.7")(s)

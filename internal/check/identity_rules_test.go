@@ -279,7 +279,7 @@ var identityRules = []ruleCase{
 		cannotGather(s, "preview")
 	}},
 	{name: "the new provider was not asked", code: "NODE-010", want: skipped, says: []string{"--prove"}, change: notAsked},
-	{name: "no program has the new provider's code", code: "NODE-010", base: onAzure, want: skipped, says: []string{"no program with the code of azure"}, change: notAsked},
+	{name: "no program has the new provider's code", code: "NODE-010", base: onCloudStack, want: skipped, says: []string{"no program with the code of cloudstack"}, change: notAsked},
 
 	{name: "F06: the same ids", code: "NODE-011", want: pass_, says: []string{"all 5 nodes"}},
 	{
@@ -425,7 +425,7 @@ var identityRules = []ruleCase{
 		internalIPs("10.0.0.5", "192.168.0.7")(s)
 		s.Preview = nil
 	}},
-	{name: "F10: two networks of a provider that cannot be asked", code: "NODE-016", base: onAzure, want: warn, says: []string{"kubectl get nodes -o 'custom-columns="}, change: func(s *v1.Snapshot) {
+	{name: "F10: two networks of a provider that cannot be asked", code: "NODE-016", base: onCloudStack, want: warn, says: []string{"kubectl get nodes -o 'custom-columns="}, change: func(s *v1.Snapshot) {
 		internalIPs("10.0.0.5", "192.168.0.7")(s)
 		s.Preview = nil
 	}},

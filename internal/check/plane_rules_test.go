@@ -320,7 +320,14 @@ var planeRules = []ruleCase{
 		says: []string{"has none"},
 	},
 	{
-		name: "leader migration on Azure, which no plan takes",
+		name: "leader migration on Azure, with our manager",
+		code: "CP-013",
+		base: onAzure,
+		want: pass_,
+		opts: facts.Options{Strategy: "leader-migration", Image: "ours"},
+	},
+	{
+		name: "leader migration on Azure, which no plan takes with the official manager",
 		code: "CP-013",
 		base: onAzure,
 		want: fails,

@@ -280,6 +280,45 @@ var configRules = []ruleCase{
 		says:   []string{"takes its machine for a worker"},
 		change: withoutConfigs("vsphere", false),
 	},
+	{
+		name: "ours refuses several load balancers on Azure",
+		code: "CFG-001",
+		base: onAzure,
+		opts: facts.Options{Image: "ours"},
+		want: fails,
+		says: []string{"this manager has one load balancer of each kind", "transplant plan --image=official"},
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"multipleStandardLoadBalancerConfigurations": ""})
+		},
+	},
+	{
+		name: "the official manager takes several load balancers on Azure",
+		code: "CFG-001",
+		base: onAzure,
+		want: pass_,
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"multipleStandardLoadBalancerConfigurations": ""})
+		},
+	},
+	{
+		name:   "ours reads no Secret on Azure",
+		code:   "CFG-001",
+		base:   onAzure,
+		opts:   facts.Options{Image: "ours"},
+		want:   fails,
+		says:   []string{"cloudConfigType is secret"},
+		change: func(s *v1.Snapshot) { configSettings(s, 0, map[string]string{"CloudConfigType": "Secret"}) },
+	},
+	{
+		name: "ours reads the file on Azure",
+		code: "CFG-001",
+		base: onAzure,
+		opts: facts.Options{Image: "ours"},
+		want: pass_,
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"cloudConfigType": "file", "serviceGatewayEnabled": "false"})
+		},
+	},
 	{name: "it could not be read", code: "CFG-001", want: unknwn, change: func(s *v1.Snapshot) {
 		s.Hosts[0].CloudConfig = nil
 		cannotGather(s, "hosts/cp-1/cloud-config")

@@ -50,7 +50,7 @@ func TestClustersThatCannotBeReached(t *testing.T) {
 		{"a context that is not there", []string{"--kubeconfig", good, "--context", "production"}, []string{`context "production" does not exist`, "--context"}},
 		{"host access that is none", []string{"--kubeconfig", good, "--host-access", "ssh:cp-1"}, []string{"--host-access: "}},
 		{"hosts that are not there", []string{"--kubeconfig", good, "--host-access", "local:/nonexistent"}, []string{"--host-access: ", "/nonexistent"}},
-		{"a cloud that nobody knows", []string{"--kubeconfig", good, "--cloud", "azure"}, []string{"--cloud: "}},
+		{"a cloud that nobody knows", []string{"--kubeconfig", good, "--cloud", "alibaba"}, []string{"--cloud: "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, cmd := range needCluster {

@@ -228,7 +228,7 @@ func TestProgramsThatAreNotThere(t *testing.T) {
 		{Programs{Cloud: "aws"}, "aws-cloud-controller-manager, through which aws is asked, is neither next to transplant nor in PATH: install that of the same release"},
 		{Programs{Cloud: "aws", Path: plain}, "it is no file that may be run"},
 		{Programs{Cloud: "aws", Path: filepath.Join(dir, "none")}, "no such file"},
-		{Programs{Cloud: "azure"}, `cloud "azure" is not known: use aws, gce, openstack or vsphere`},
+		{Programs{Cloud: "alibaba"}, `cloud "alibaba" is not known: use aws, azure, gce, openstack or vsphere`},
 		{Programs{Cloud: "../x"}, `cloud "../x" is not known`},
 		{Programs{Cloud: "-x"}, `cloud "-x" is not known`},
 		{Programs{Cloud: ":a=b"}, "is not known"},

@@ -16,7 +16,7 @@ import (
 )
 
 // Ours are the clouds whose programs, of this project, can be asked.
-var Ours = []string{"aws", "gce", "openstack", "vsphere"}
+var Ours = []string{"aws", "azure", "gce", "openstack", "vsphere"}
 
 // cloudName is what a cloud may be called: it becomes the name of a file.
 var cloudName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)

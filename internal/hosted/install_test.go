@@ -209,3 +209,34 @@ func TestAnAzureClusterNeedsItsNodeManagerFirst(t *testing.T) {
 		t.Errorf("the installation says %v", describe(err))
 	}
 }
+
+// Our manager initialises the nodes from the seed, and nothing has to run on them.
+func TestAnAzureClusterNeedsNoNodeManagerWithOurs(t *testing.T) {
+	w := madeExternal(t, false)
+	w.user.Delete("/api/v1/nodes/n1")
+	w.seed.Put(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: layout.SeedCloudConfig, Namespace: ns},
+		Data:       map[string][]byte{layout.SeedCloudConfigKey: []byte(`{"vmType": "vmss", "loadBalancerSku": "standard"}`)},
+	})
+	p := w.plane()
+	p.Provider, p.Options.Image = "azure", "ours"
+	if err := p.observe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	made, err := p.Plan(p.Gather(t.Context()), Install)
+	if err != nil {
+		t.Fatal(describe(err))
+	}
+	started := 0
+	for _, s := range made.Steps {
+		if strings.Contains(s.Object, "azure-cloud-controller-manager") && strings.Contains(s.Ref, "Deployment/") {
+			started++
+			if strings.Contains(s.Object, "-cloud-node") {
+				t.Errorf("%s leaves nodes to no manager:\n%s", s.ID, s.Object)
+			}
+		}
+	}
+	if notes := strings.Join(made.Effects, "\n"); started != 1 || strings.Contains(notes, layout.NodeManager) {
+		t.Errorf("%d managers are started, and the effects are:\n%s", started, notes)
+	}
+}

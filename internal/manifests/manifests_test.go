@@ -97,7 +97,7 @@ func TestWhatEachManagerIsInstalledWith(t *testing.T) {
 		}
 		c := containerOf(find(objects, "DaemonSet"))
 		command := []any{"/" + provider + "-cloud-controller-manager", "--cloud-provider=" + provider}
-		wantsConfig := provider == cloudprovider.OpenStack || provider == cloudprovider.VSphere
+		wantsConfig := slices.Contains([]string{cloudprovider.Azure, cloudprovider.OpenStack, cloudprovider.VSphere}, provider)
 		if wantsConfig {
 			command = append(command, "--cloud-config=/etc/kubernetes/cloud-config/cloud.conf")
 		}
@@ -162,8 +162,8 @@ func TestNoTwoClustersAreInstalledWithOneName(t *testing.T) {
 }
 
 func TestAProviderWithoutAProgramIsRefused(t *testing.T) {
-	if objects, err := Manager(cloudprovider.Azure); err == nil {
-		t.Errorf("a manager of this project for azure: %v", objects)
+	if objects, err := Manager("cloudstack"); err == nil {
+		t.Errorf("a manager of this project for cloudstack: %v", objects)
 	}
 }
 

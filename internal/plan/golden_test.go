@@ -41,6 +41,7 @@ var compact = []struct {
 	{"aws-1.26-deployed", configuredDeployment, v1.Options{}},
 	{"aws-1.26-upgrade", awsUpgrade, v1.Options{TargetVersion: "v1.27.4"}},
 	{"aws-1.26-upgrade-downtime", awsUpgrade, v1.Options{TargetVersion: "v1.27.4", Strategy: planstep.Downtime}},
+	{"azure-1.28-ours", azure28, v1.Options{Image: "ours", CredentialProvider: "bin/acr-credential-provider", CredentialProviderSHA256: sha}},
 }
 
 func TestThePlansOfKubeadmClusters(t *testing.T) {

@@ -112,6 +112,7 @@ func TestControllersOfTheNewManager(t *testing.T) {
 		{"Google's allocates unless it is told not to", "gce", "r/cloud-controller-manager:v28.2.1", "*", false, "*,-nodeipam"},
 		{"and does when node IPAM moves", "gce", "r/cloud-controller-manager:v28.2.1", "*", true, ""},
 		{"Azure's leaves nodes to another program", "azure", "r/azure-cloud-controller-manager:v1.26.3", "*", false, "*,-cloud-node,-node-ipam"},
+		{"ours initialises nodes on Azure", "azure", "ghcr.io/transplant-dev/azure-cloud-controller-manager:v0.1.0", "*", false, ""},
 	} {
 		p, err := program.Identify(c.provider, c.image)
 		if err != nil {

@@ -247,6 +247,13 @@ var broken = []struct {
 	{"P-31", "no cloud-node-manager", "azure-1.28", func(t *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "start/"+layout.NodeManager })
 	}},
+	{"P-31", "our manager on Azure leaves nodes alone", "azure-1.28-ours", func(t *testing.T, p *v1.Plan) {
+		const flag = "    - --leader-elect=true\n"
+		replaceIn(&find(t, p, "start/"+component.CCM).Content, flag, flag+"    - --controllers=*,-cloud-node-controller\n")
+	}},
+	{"P-31", "a cloud-node-manager next to ours", "azure-1.28-ours", func(_ *testing.T, p *v1.Plan) {
+		p.Steps = append(p.Steps, v1.Step{ID: "start/" + layout.NodeManager, Kind: v1.StepEnsureObject, Ref: layout.NodeManagerDaemonSet})
+	}},
 	{"P-06", "a kubelet of the control plane in a batch", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@cp-1").Batch = "b" }},
 	{"P-06", "the canary in a batch", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-1").Batch = "b" }},
 	{"P-06", "a batch that is larger than the budget", "openstack-1.20", func(t *testing.T, p *v1.Plan) {

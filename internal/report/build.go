@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -213,7 +214,8 @@ func muteManagers(p v1.Plan) (mute []string) {
 	if err == nil && !catalogue.ShowsLoops(component.KCM, int(cluster.Minor())) {
 		mute = append(mute, component.KCM)
 	}
-	if provider, _ := cloudprovider.Lookup(p.Cluster.Provider); provider.Silent {
+	isOurs := p.Options.Image != "" && proven.Ours(p.Options.Image)
+	if provider, _ := cloudprovider.Lookup(p.Cluster.Provider); provider.Silent && !isOurs {
 		mute = append(mute, component.CCM)
 	}
 	return mute

@@ -295,17 +295,19 @@ func TestALoopThatTheProviderLacksIsNotExpected(t *testing.T) {
 // TestManagersWithoutAGaugeAreNamed: what they run is unknown, and no loop of theirs has no owner.
 func TestManagersWithoutAGaugeAreNamed(t *testing.T) {
 	for _, c := range []struct {
-		provider, version string
-		want              []string
+		provider, version, image string
+		want                     []string
 	}{
-		{"aws", "v1.26.0", nil},
-		{"openstack", "v1.25.0", []string{component.KCM}},
-		{"azure", "v1.29.1", []string{component.CCM}},
-		{"azure", "v1.25.4", []string{component.KCM, component.CCM}},
-		{"aws", "", nil},
+		{"aws", "v1.26.0", "", nil},
+		{"openstack", "v1.25.0", "", []string{component.KCM}},
+		{"azure", "v1.29.1", "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.29.15", []string{component.CCM}},
+		{"azure", "v1.25.4", "", []string{component.KCM, component.CCM}},
+		{"azure", "v1.29.1", "ghcr.io/transplant-dev/azure-cloud-controller-manager:v0.1.0", nil},
+		{"aws", "", "", nil},
 	} {
-		if have := muteManagers(v1.Plan{Cluster: v1.Cluster{Provider: c.provider, Version: c.version}}); !slices.Equal(have, c.want) {
-			t.Errorf("%s %s: %q", c.provider, c.version, have)
+		p := v1.Plan{Cluster: v1.Cluster{Provider: c.provider, Version: c.version}, Options: v1.Options{Image: c.image}}
+		if have := muteManagers(p); !slices.Equal(have, c.want) {
+			t.Errorf("%s %s %s: %q", c.provider, c.version, c.image, have)
 		}
 	}
 }

@@ -331,7 +331,7 @@ func TestChartsRefuseWhatTheyDoNotKnow(t *testing.T) {
 		args []string
 		says string
 	}{
-		{template("provider=gce"), "provider"},
+		{template("provider=cloudstack"), "provider"},
 		{template("provder=aws"), "provder"},
 		{template("image.digest=sha256:1"), "digest"},
 		{template("routes.enabled=true"), "routes.clusterCIDR: name the pods' addresses"},

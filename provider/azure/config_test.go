@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 // whole is a config that can be used.
@@ -48,6 +50,21 @@ func TestAConfigThatWouldChangeTheCluster(t *testing.T) {
 	}
 	if _, err := Open([]byte(strings.Replace(whole, `"very-secret"`, `""`, 1)), Options{}); err == nil || !strings.Contains(err.Error(), "has no credentials") {
 		t.Errorf("without credentials the error is %v", err)
+	}
+}
+
+// TestTheCatalogueKnowsWhatIsRefused: a check says before a migration with which settings the manager would not start.
+func TestTheCatalogueKnowsWhatIsRefused(t *testing.T) {
+	values := map[string]string{"multipleStandardLoadBalancerConfigurations": `[{"name": "a"}]`, "serviceGatewayEnabled": "true", "cloudConfigType": `"secret"`}
+	refused := catalogue.RefusedByOurs(Name)
+	if len(refused) != len(values) {
+		t.Errorf("the catalogue has %d settings", len(refused))
+	}
+	for _, r := range refused {
+		text := strings.Replace(whole, `"location": "l"`, `"location": "l", "`+r.Key+`": `+values[r.Key], 1)
+		if _, err := readConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), r.Key+" is") {
+			t.Errorf("%s: the error is %v", r.Key, err)
+		}
 	}
 }
 

@@ -10,12 +10,13 @@ import (
 // images of this project, by provider, with the minors of API servers that every run of its tests proves (ccm/proven).
 var images = map[string]imageSpans{
 	AWS:       ownImage(AWS),
+	Azure:     ownImage(Azure),
 	GCE:       ownImage(GCE),
 	OpenStack: ownImage(OpenStack),
 	VSphere:   ownImage(VSphere),
 }
 
-// ownByDefault are the providers of which a plan takes our image unless another one is asked for. Those for GCE,
+// ownByDefault are the providers of which a plan takes our image unless another one is asked for. Those for Azure, GCE,
 // OpenStack and vSphere have seen simulators only, and clusters in production have run the official ones for years.
 var ownByDefault = map[string]bool{AWS: true}
 

@@ -27,6 +27,13 @@ var inventories = map[string]Inventory{
 		Balancer:         "aws elb describe-load-balancers --load-balancer-names ",
 		StaleRouteStops:  true,
 	},
+	Azure: {
+		Flag:             "--cloud=azure:config=FILE",
+		Credentials:      "az vm list -o table",
+		Instances:        "virtual machines and instances of scale sets",
+		ExpectedInstance: "a machine with the resource ID of the node's providerID, or with its name where it has none",
+		Balancer:         "az network lb list | grep -F ",
+	},
 	GCE: {
 		Flag:             "--cloud=gce",
 		Credentials:      "gcloud compute regions list",

@@ -54,8 +54,8 @@ var trials = map[string]trial{
 
 // asked are the providers whose own code --prove can ask: those whose program has the sub-command.
 var asked = map[string]string{
-	cloudprovider.AWS: "provider/aws/preview", cloudprovider.GCE: "provider/gce/preview", cloudprovider.OpenStack: "provider/openstack/preview",
-	cloudprovider.VSphere: "provider/vsphere/preview",
+	cloudprovider.AWS: "provider/aws/preview", cloudprovider.Azure: "provider/azure/preview", cloudprovider.GCE: "provider/gce/preview",
+	cloudprovider.OpenStack: "provider/openstack/preview", cloudprovider.VSphere: "provider/vsphere/preview",
 }
 
 func TestTheSupportMatrixIsWhatTheCatalogueHolds(t *testing.T) {
@@ -169,16 +169,13 @@ func supportMatrix() string {
 	b.WriteString("# Support matrix\n\nGenerated from the catalogue (`internal/catalogue`, `ccm/proven`); do not edit. What \"tried\" means is a test of the lab that this page's test names.\n" +
 		"Which kinds of control plane were tried is in [known limits](../explanation/known-limits.md#which-shapes-were-tried).\n\n## Providers\n\n")
 	b.WriteString(providerTable())
-	var read, unread []string
+	var read []string
 	for _, p := range migratable() {
 		if _, ok := cloudprovider.InventoryOf(p.Name); ok {
 			read = append(read, p.Name)
-		} else {
-			unread = append(unread, p.Name)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s are read (`--cloud`) and asked about each node (`--prove`) through the provider's program. For %s [CLOUD-001](checks.md#cloud-001) has to be accepted.\n",
-		cloudprovider.Enumerate("and", read), cloudprovider.Enumerate("and", unread))
+	fmt.Fprintf(&b, "\n%s are read (`--cloud`) and asked about each node (`--prove`) through the provider's program.\n", cloudprovider.Enumerate("and", read))
 	b.WriteString("\n## Which manager a plan takes\n\n")
 	b.WriteString(managerTable())
 	b.WriteString("\n## API servers that ours was run against\n\nThe first and the last minor are the ends of its range. `make skew` runs all of them.\n\n| program | kube-apiserver |\n|---|---|\n")

@@ -104,10 +104,10 @@ var providers = []Provider{
 		ServingPort: "10267",
 		// Services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure
 		// pkg/provider/azure_local_services.go).
-		ClusterRights: []Right{{Group: "discovery.k8s.io", Resource: "endpointslices", Verbs: reading}},
-		NodeManager:   "cloud-node-manager, which takes the part of the cloud-node controller: without it new nodes keep the taint node.cloudprovider.kubernetes.io/uninitialized",
-		BalancerName:  "the cluster's name (or the availability set's): with another --cluster-name every Service gets another load balancer and another address",
-		ClusterMark:   "the tag k8s-azure-cluster-name on public addresses, and the resource group of the cloud config",
+		OfficialRights: []Right{{Group: "discovery.k8s.io", Resource: "endpointslices", Verbs: reading}},
+		NodeManager:    "cloud-node-manager, which takes the part of the cloud-node controller: without it new nodes keep the taint node.cloudprovider.kubernetes.io/uninitialized",
+		BalancerName:   "the cluster's name (or the availability set's): with another --cluster-name every Service gets another load balancer and another address",
+		ClusterMark:    "the tag k8s-azure-cluster-name on public addresses, and the resource group of the cloud config",
 	},
 	{
 		Name: "cloudstack", Title: "Apache CloudStack", LastInTree: 15,
@@ -244,8 +244,8 @@ type Provider struct {
 	NodeName string
 	// Metadata says what of the in-tree provider asks the machine's metadata service, a clause; empty when nothing does.
 	Metadata string
-	// NodeManager names the manager that has to run on every node next to the cloud-controller-manager, and what for;
-	// empty when none has to.
+	// NodeManager names the manager that has to run on every node next to the official cloud-controller-manager, and what
+	// for; empty when none has to.
 	NodeManager string
 	// BalancerName says how load balancers get their names, a clause.
 	BalancerName string
@@ -279,9 +279,11 @@ type Provider struct {
 	RouteKey string
 	// Balancers is what the cloud config has to say for the external provider to know the load balancers made in tree.
 	Balancers Setting
-	// ClusterRights and SystemRights are what its own code asks the API for next to the loops, in the whole cluster and in
-	// kube-system.
-	ClusterRights, SystemRights []Right
+	// OfficialRights are what its official manager asks the API for next to the loops, in the whole cluster. Ours has no
+	// informers of upstream's.
+	OfficialRights []Right
+	// SystemRights are what its own code asks for in kube-system, in either manager.
+	SystemRights []Right
 	// Identity is the ConfigMap of kube-system that names the cluster in the cloud; empty for none.
 	Identity string
 	// ReadsSecret reports whether its config may name a Secret with its credentials.

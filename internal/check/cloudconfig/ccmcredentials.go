@@ -22,6 +22,8 @@ var nodeManagerMissing = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	LookFor:   "a DaemonSet of cloud-node-manager, and the operating system that its pods run on",
+	OnlyIf:    "this project's manager runs or is about to, and no official one",
+	Warning:   "until a manager initialises nodes, a new node keeps its taint",
 	DependsOn: []string{"API-001"},
 	Retryable: true,
 	Judge:     judgeNodeManager,
@@ -41,6 +43,9 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 	}
 	if finding, ok := f.Missing("workloads"); ok {
 		return finding
+	}
+	if runsOurs(f, provider.Name) {
+		return judgeNoNodeManager(f)
 	}
 	running, bad := nodeManagers(f)
 	const expected, source = "cloud-node-manager on every node, and --controllers=*,-cloud-node", "/apis/apps/v1/daemonsets"
@@ -78,6 +83,40 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 		expected,
 		source,
 		"kubectl get daemonsets -A -o wide | grep cloud-node-manager",
+	)
+}
+
+// runsOurs reports whether nodes are initialised by this project's manager: the one that runs, after a migration, else
+// the one that the plan brings in.
+func runsOurs(f facts.Facts, provider string) bool {
+	if managers := f.CCMs(); len(managers) > 0 && f.Stage() == facts.StageExternal {
+		return !slices.ContainsFunc(managers, func(p facts.Instance) bool { return p.Image == "" || !facts.Own(p.Image) })
+	}
+	version, _ := f.Target()
+	minor, _ := facts.VersionMinor(version)
+	if image, ok, isWord := cloudprovider.Chosen(f.Opts.Image, provider, minor); isWord {
+		return ok && image.Ours
+	}
+	return facts.Own(f.Opts.Image)
+}
+
+// judgeNoNodeManager judges a cluster whose nodes our manager initialises. A cloud-node-manager next to it writes the
+// same labels and addresses, from the metadata of the machine.
+func judgeNoNodeManager(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	for _, w := range f.Workloads {
+		if w.Role == v1.RoleNodeManager {
+			bad.Add(w.Ref, "%s writes addresses and labels of nodes", w.Ref)
+		}
+	}
+	if bad.Empty() {
+		return findings.Pass("this project's manager initialises nodes by itself, and no cloud-node-manager runs")
+	}
+	return findings.With(
+		bad.Some(v1.Fail, "%s, and so does this project's manager", bad[0].Text),
+		"no cloud-node-manager next to this project's manager",
+		"/apis/apps/v1/daemonsets",
+		"kubectl "+facts.Named("delete", bad[0].Object),
 	)
 }
 

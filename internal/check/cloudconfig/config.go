@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
@@ -34,6 +35,14 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 			"a cloud config that parses, on every host",
 			"--cloud-config of "+component.KCM,
 			"transplant explain CFG-001",
+		)
+	}
+	if refused := refusedByOurs(f, in); !refused.Empty() {
+		return findings.With(
+			refused.Some(v1.Fail, "this project's manager refuses the cloud config: %s", refused[0].Text),
+			"a cloud config that the manager of the plan takes",
+			refused[0].Object,
+			"transplant plan --image="+cloudprovider.Official,
 		)
 	}
 	if finding, ok := f.Missing("hosts/*/cloud-config"); ok {
@@ -106,6 +115,27 @@ func sortConfigs(
 		}
 	}
 	return bad, changes, without, deployed
+}
+
+// refusedByOurs are the settings of the in-tree managers' configs with which ours would end at its start. There are
+// none where the plan takes another manager.
+func refusedByOurs(f facts.Facts, in []facts.Instance) (refused findings.Problems) {
+	if !bringsOurs(f) {
+		return nil
+	}
+	for _, p := range in {
+		c := p.Host.CloudConfig
+		if c == nil {
+			continue
+		}
+		held := configured{*c, p.Host}
+		for _, r := range catalogue.RefusedByOurs(findings.OrElse(c.Provider, f.CloudName())) {
+			if held.has(r.Key) && (r.Value == "" || strings.EqualFold(held.setting(r.Key), r.Value)) {
+				refused.Add(held.String(), "%s on %s: %s", c.Path, p.Host.Name, r.Why)
+			}
+		}
+	}
+	return refused
 }
 
 // unreadConfig is the first manager that names a cloud config which was not read; nil when there is none.

@@ -25,6 +25,16 @@ func (c configured) has(key string) bool {
 	return slices.ContainsFunc(c.Keys, func(k string) bool { return strings.EqualFold(k, key) })
 }
 
+// setting is the value of a key that can hold no secret; empty for none. Keys are compared without regard to case.
+func (c configured) setting(key string) string {
+	for name, value := range c.Settings {
+		if strings.EqualFold(name, key) {
+			return value
+		}
+	}
+	return ""
+}
+
 // configs returns the cloud configs of all hosts, the managers' first on each, and the finding where there is none.
 func configs(f facts.Facts) ([]configured, v1.Finding, bool) {
 	if _, missing := f.Missing("hosts/*/cloud-config"); missing {

@@ -278,7 +278,7 @@ func (c *Console) AddGlobalFlags(f *pflag.FlagSet) {
 		&c.Clouds.Cloud,
 		"cloud",
 		"",
-		"also look at the cloud, read-only, with the credentials of the environment: aws, gce, openstack, vsphere, or aws:routeTable=rtb-...",
+		"also look at the cloud, read-only, with the credentials of the environment: aws, azure, gce, openstack, vsphere, or aws:routeTable=rtb-...",
 	)
 	f.StringVar(
 		&c.Clouds.Path,

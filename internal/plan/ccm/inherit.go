@@ -96,7 +96,7 @@ func ControllersFlag(d *draft.Draft, kcmList string) string {
 			more = append(more, "-"+controllernames.Name(controllernames.CloudControllerManager, d.Program.Minor, loop))
 		}
 	}
-	if d.Provider.NodeManager != "" {
+	if needsNodeManager(d) {
 		more = append(more, "-"+nodeController(d.Program.Minor))
 	}
 	switch {

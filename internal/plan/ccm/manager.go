@@ -65,11 +65,11 @@ func ManagerGates(d *draft.Draft) string {
 	return flagvalue.GateLeaderMigration + "=true"
 }
 
-// ServingPort is where the manager serves, if that is not its default. It is the provider's own port, else the default.
+// ServingPort is where the manager serves, if that is not its default. It is the program's own port, else the default.
 // If something on a host has that port, it is the first free one from 10270 on.
 func ServingPort(d *draft.Draft) string {
 	taken := takenPorts(d)
-	port := cmp.Or(d.Provider.ServingPort, component.PortCCM)
+	port := cmp.Or(d.Program.ServingPort, component.PortCCM)
 	for n := 10270; taken[port]; n++ {
 		port = fmt.Sprint(n)
 	}

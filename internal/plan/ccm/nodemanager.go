@@ -10,11 +10,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
-// StartNodeManagers puts a cloud-node-manager on every node, where the provider has one. The manager itself asks the
-// cloud for no node then, and a node that is not initialised keeps its taint. It comes before the first kubelet stops
-// asking the cloud by itself.
+// needsNodeManager reports whether nodes are initialised by a manager on each of them. Ours initialises them itself,
+// for every provider.
+func needsNodeManager(d *draft.Draft) bool { return d.Provider.NodeManager != "" && !d.Program.Ours }
+
+// StartNodeManagers puts a cloud-node-manager on every node, where the manager leaves nodes to one. The manager itself
+// asks the cloud for no node then, and a node that is not initialised keeps its taint. It comes before the first
+// kubelet stops asking the cloud by itself.
 func StartNodeManagers(d *draft.Draft) {
-	if d.Provider.NodeManager == "" {
+	if !needsNodeManager(d) {
 		return
 	}
 	phase := planstep.PhaseHandover

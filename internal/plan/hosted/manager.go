@@ -79,7 +79,7 @@ func managerRef(d *draft.Draft) string {
 }
 
 func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
-	port := cmp.Or(d.Provider.ServingPort, component.PortCCM)
+	port := cmp.Or(d.Program.ServingPort, component.PortCCM)
 	flags := []controlplane.Flag{
 		{
 			Name:  "cloud-provider",

@@ -170,9 +170,9 @@ var Rules = []Rule{
 	},
 	{
 		"P-31",
-		"Azure: the cloud-controller-manager leaves nodes to the cloud-node-manager, which runs before the first kubelet changes",
+		"Azure: the official manager leaves nodes to the cloud-node-manager, which runs before the first kubelet changes; ours has none next to it",
 		"no manager initialises nodes, or two managers do",
-		azureNodes,
+		initialisesNodes,
 		false,
 	},
 	{"P-32", "no plan is made for a provider that has no external manager here",

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -252,25 +253,53 @@ func trustKept(r *planView) error {
 	return nil
 }
 
-func azureNodes(r *planView) error {
+func initialisesNodes(r *planView) error {
 	p, _ := cloudprovider.Lookup(r.providerName())
-	if p.NodeManager == "" || r.snap != nil && clusterview.FindHosted(r.snap, component.KCM) != nil {
+	if p.NodeManager == "" {
+		return nil
+	}
+	managers := r.which(func(s v1.Step) bool {
+		return s.Ref == layout.NodeManagerDaemonSet && s.Kind == v1.StepEnsureObject
+	})
+	if r.Options.Image != "" && proven.Ours(r.Options.Image) {
+		return initialisedByOurs(r, managers)
+	}
+	if r.snap != nil && clusterview.FindHosted(r.snap, component.KCM) != nil {
 		return nil
 	}
 	for _, s := range r.starts {
-		if list := s.Flags["controllers"]; !containsItem(list, "-cloud-node") && !containsItem(list, "-cloud-node-controller") {
+		if !leavesNodes(s) {
 			return fmt.Errorf("step %s runs the node loop", r.Steps[s.Index].ID)
 		}
 	}
 	if len(r.starts) == 0 {
 		return nil
 	}
-	at := r.which(func(s v1.Step) bool { return s.Ref == layout.NodeManagerDaemonSet && s.Kind == v1.StepEnsureObject })
-	if len(at) == 0 {
+	if len(managers) == 0 {
 		return errors.New("no step starts it")
 	}
-	if k := r.kubelets(); len(k) > 0 && k[0] < at[0] {
-		return fmt.Errorf("%s comes before %s", r.Steps[k[0]].ID, r.Steps[at[0]].ID)
+	if k := r.kubelets(); len(k) > 0 && k[0] < managers[0] {
+		return fmt.Errorf("%s comes before %s", r.Steps[k[0]].ID, r.Steps[managers[0]].ID)
 	}
 	return nil
+}
+
+// initialisedByOurs is the rule for our manager, which initialises nodes itself. A manager on each node would be a
+// second writer of the same labels and addresses.
+func initialisedByOurs(r *planView, managers []int) error {
+	if len(managers) > 0 {
+		return fmt.Errorf("%s starts a second manager of nodes", r.Steps[managers[0]].ID)
+	}
+	for _, s := range r.starts {
+		if leavesNodes(s) {
+			return fmt.Errorf("step %s leaves the node loop to no manager", r.Steps[s.Index].ID)
+		}
+	}
+	return nil
+}
+
+// leavesNodes reports whether a manager is started without the loop that initialises nodes.
+func leavesNodes(s planstep.ManagerStart) bool {
+	list := s.Flags["controllers"]
+	return containsItem(list, "-cloud-node") || containsItem(list, "-cloud-node-controller")
 }

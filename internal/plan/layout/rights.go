@@ -121,10 +121,13 @@ func StateObjects(provider, uid string) []Object {
 // providerRules are what a provider's own code asks the API for next to its loops, in the whole cluster and in
 // kube-system. The official program of vSphere follows all Secrets of the namespace with an informer
 // (cloud-provider-vsphere pkg/common/credentialmanager); ours gets the one that is named.
-func providerRules(provider string, secrets Secrets) (cluster, namespaced []Object) {
+func providerRules(provider string, m Manager) (cluster, namespaced []Object) {
 	p, _ := cloudprovider.Lookup(provider)
-	for _, r := range p.ClusterRights {
-		cluster = append(cluster, ruleOf(r, r.Name))
+	secrets := m.Secrets
+	if !m.Ours {
+		for _, r := range p.OfficialRights {
+			cluster = append(cluster, ruleOf(r, r.Name))
+		}
 	}
 	for _, r := range p.SystemRights {
 		namespaced = append(namespaced, ruleOf(r, r.Name))
@@ -184,7 +187,7 @@ type Manager struct {
 // IdentityObjects are the identity of the cloud-controller-manager and what its loops need, no more.
 func IdentityObjects(provider string, m Manager) []Object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
-	cluster, namespaced := providerRules(provider, m.Secrets)
+	cluster, namespaced := providerRules(provider, m)
 	if m.Ours && !m.Deaf {
 		// The kubelet of a leader that crashed says so in its pod, and the lease need not be waited for. The names of pods
 		// are not known before.
@@ -257,7 +260,7 @@ func OlderTokenSecret() Object {
 // migration that one of them has begun.
 func OlderRole(provider string) Object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
-	_, namespaced := providerRules(provider, Secrets{Followed: true})
+	_, namespaced := providerRules(provider, Manager{Secrets: Secrets{Followed: true}})
 	for _, r := range namespaced {
 		delete(r, "resourceNames")
 	}

@@ -3,6 +3,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strconv"
@@ -44,6 +45,8 @@ type Program struct {
 	ShowsLoops bool
 	// NodeManager is the image that has to run on every node next to it; empty for none.
 	NodeManager string
+	// ServingPort is where it serves unless it is told otherwise.
+	ServingPort string
 }
 
 // providerPrograms are what the providers' own programs do next to what the catalogue has of their images.
@@ -63,7 +66,7 @@ var providerPrograms = map[string]struct {
 
 // Identify says what is in an image: by the catalogue where it knows the image, else by its name and tag.
 func Identify(provider, image string) (Program, error) {
-	p := Program{Image: image, Ours: proven.Ours(image)}
+	p := Program{Image: image, Ours: proven.Ours(image), ServingPort: component.PortCCM}
 	if p.Ours {
 		// see tools/images
 		p.Minor = OwnMinor
@@ -99,6 +102,7 @@ func Identify(provider, image string) (Program, error) {
 	own := providerPrograms[provider]
 	p.LeaderMigration = !own.oneLease && p.Minor >= FirstLeaderMigration
 	known, _ := cloudprovider.Lookup(provider)
+	p.ServingPort = cmp.Or(known.ServingPort, component.PortCCM)
 	p.ShowsLoops = !known.Silent && catalogue.ShowsLoops(component.CCM, p.Minor)
 	p.IPAMName, p.IPAMOn = own.ipamName, own.ipamOn
 	return p, nil

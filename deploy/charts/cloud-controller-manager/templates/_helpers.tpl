@@ -29,7 +29,7 @@ tier: control-plane
 {{ .Values.cloudConfig.secretName }}
 {{- else if .Values.cloudConfig.content -}}
 {{ .Release.Name }}-cloud-config
-{{- else if has .Values.provider (list "openstack" "vsphere") -}}
+{{- else if has .Values.provider (list "azure" "openstack" "vsphere") -}}
 cloud-config
 {{- end -}}
 {{- end }}
