@@ -56,6 +56,25 @@ func TestObjectsHaveTheInTreeNames(t *testing.T) {
 	}
 }
 
+// TestAnInTreeRuleIsLeftBehind: upstream deletes the security rules that have its own names, and no other. docs/explanation/azure.md says what to do.
+func TestAnInTreeRuleIsLeftBehind(t *testing.T) {
+	sim := start(t, azuresim.Options{})
+	lb, nodes, web := balancers(t, open(t, sim, azure.Options{}, nil)), cluster(t, sim, 1), service("web", nil)
+	status, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web.Status.LoadBalancer = *status
+	const inTree = "a0000000000004000800000000077656-TCP-80-Internet"
+	sim.AddSecurityRule(inTree, status.Ingress[0].IP, "80")
+	if err := lb.EnsureLoadBalancerDeleted(t.Context(), "lab", web); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"networksecuritygroups/lab-nsg/" + inTree}, sim.Objects()); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}
+
 // TestNothingIsSentBeforeAController: on standby, the provider does not ask Azure, and changes nothing without a lease.
 func TestNothingIsSentBeforeAController(t *testing.T) {
 	sim := start(t, azuresim.Options{})

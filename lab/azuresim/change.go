@@ -57,7 +57,7 @@ func (c *Cloud) remove(in *request) (int, object, *refusal) {
 	}
 	c.drop(in.path)
 	c.leavePools(in.path)
-	in.header.Set("Azure-AsyncOperation", c.operationURL())
+	in.header.Set("Azure-AsyncOperation", c.operationURL(in.at))
 	return http.StatusAccepted, nil, nil
 }
 
@@ -90,7 +90,7 @@ func (c *Cloud) write(in *request, kind string) (int, object, *refusal) {
 		delete(made, "id")
 	}
 	c.put(in.given, made)
-	in.header.Set("Azure-AsyncOperation", c.operationURL())
+	in.header.Set("Azure-AsyncOperation", c.operationURL(in.at))
 	answer := c.shown(in.path)
 	answer["properties"].(object)["provisioningState"] = "Updating"
 	return status, answer, nil
@@ -107,8 +107,21 @@ func (c *Cloud) complete(at, kind string, have, made object) *refusal {
 		identify(at, made, "securityRules")
 	case "microsoft.network/routetables":
 		identify(at, made, "routes")
+	case "microsoft.network/networkinterfaces":
+		keepInterface(have, made)
 	}
 	return nil
+}
+
+// keepInterface has an interface keep what a client cannot write: its machine, and whether it is the first one.
+func keepInterface(have, made object) {
+	before, _ := have["properties"].(object)
+	now, _ := made["properties"].(object)
+	for _, field := range []string{"virtualMachine", "primary", "macAddress"} {
+		if now != nil && before[field] != nil {
+			now[field] = before[field]
+		}
+	}
 }
 
 func checkETag(in *request, have object) *refusal {
@@ -156,6 +169,7 @@ func identify(of string, o object, lists ...string) {
 
 // settle makes of a load balancer that is sent the one that is kept: with IDs, and with the addresses of its frontends.
 func (c *Cloud) settle(at string, have, made object) *refusal {
+	dropRead(made)
 	identify(at, made, "frontendIPConfigurations", "backendAddressPools", "loadBalancingRules", "probes", "outboundRules")
 	ports := map[string]string{}
 	for _, one := range listIn(made, "properties", "loadBalancingRules") {
@@ -196,6 +210,22 @@ func (c *Cloud) settle(at string, have, made object) *refusal {
 		}
 	}
 	return nil
+}
+
+// dropRead removes what clients read and send back: which rules and machines use a part. That is said of others.
+func dropRead(balancer object) {
+	for list, fields := range map[string][]string{
+		"backendAddressPools":      {"backendIPConfigurations", "loadBalancingRules"},
+		"frontendIPConfigurations": {"loadBalancingRules"}, "probes": {"loadBalancingRules"},
+	} {
+		for _, one := range listIn(balancer, "properties", list) {
+			part, _ := one.(object)
+			properties, _ := part["properties"].(object)
+			for _, field := range fields {
+				delete(properties, field)
+			}
+		}
+	}
 }
 
 // partOf is the part of an object with this ID; nil for none.
@@ -404,7 +434,7 @@ func (c *Cloud) changePool(in *request, owner, name string) (int, object, *refus
 		return 0, nil, refused
 	}
 	c.put(text(have, "id"), made)
-	in.header.Set("Azure-AsyncOperation", c.operationURL())
+	in.header.Set("Azure-AsyncOperation", c.operationURL(in.at))
 	if in.method == http.MethodDelete {
 		return http.StatusAccepted, nil, nil
 	}

@@ -66,6 +66,7 @@ func Start(o Options) *Cloud {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metadata/endpoints", c.serveEndpoints)
 	mux.HandleFunc("/msi/token", c.serveIdentity)
+	mux.HandleFunc("/metadata/identity/oauth2/token", c.serveMachineIdentity)
 	mux.HandleFunc("/", c.serveManager)
 	c.server = httptest.NewServer(mux)
 	c.login = httptest.NewTLSServer(http.HandlerFunc(c.serveLogin))
@@ -90,15 +91,24 @@ func (c *Cloud) Close() {
 	c.login.Close()
 }
 
+// ServeHTTP serves the cloud to those who come another way, such as past an audit log.
+func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.server.Config.Handler.ServeHTTP(w, r)
+}
+
 // URL is where Resource Manager is.
 func (c *Cloud) URL() string { return c.server.URL }
 
 // Env is the environment of a process on a machine of the cloud that has the managed identity.
-func (c *Cloud) Env() map[string]string {
-	return map[string]string{"IDENTITY_ENDPOINT": c.server.URL + "/msi/token", "IDENTITY_HEADER": identityHeader}
+func (c *Cloud) Env() map[string]string { return EnvAt(c.server.URL) }
+
+// EnvAt is Env for a cloud that is reached at another address, http://host:port.
+func EnvAt(address string) map[string]string {
+	return map[string]string{"IDENTITY_ENDPOINT": address + "/msi/token", "IDENTITY_HEADER": identityHeader}
 }
 
-// Config is an azure.json for the cloud, with the managed identity. More settings are added, in place of others.
+// Config is an azure.json for the cloud, with the managed identity. More settings are added, in place of others; nil
+// takes one away.
 func (c *Cloud) Config(more map[string]any) []byte { return ConfigAt(c.server.URL, more) }
 
 // ConfigAt is an azure.json for a cloud that is reached at another address, http://host:port.
@@ -110,7 +120,9 @@ func ConfigAt(address string, more map[string]any) []byte {
 		"useManagedIdentityExtension": true,
 	}
 	for key, value := range more {
-		all[key] = value
+		if all[key] = value; value == nil {
+			delete(all, key)
+		}
 	}
 	text, err := yaml.Marshal(all)
 	if err != nil {
@@ -142,6 +154,22 @@ func (c *Cloud) Objects() (all []string) {
 		}
 	}
 	return all
+}
+
+// State are copies of all objects of the network by their paths, without their ETags: a change that changes nothing
+// gives a new one.
+func (c *Cloud) State() map[string]any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := map[string]any{}
+	for _, path := range c.order {
+		if strings.HasPrefix(kindOf(path), "microsoft.network/") {
+			copied := clone(c.objects[path])
+			delete(copied, "etag")
+			state[below(path)] = copied
+		}
+	}
+	return state
 }
 
 func members(of string, list []any) (all []string) {
@@ -216,6 +244,20 @@ func (c *Cloud) AddMachine(m Machine) string {
 	}
 	c.put(at, made)
 	return "azure://" + at
+}
+
+// AddSecurityRule lets TCP to a port of an address in, by a rule of this name, as others than the cluster's manager do.
+func (c *Cloud) AddSecurityRule(name, address, port string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	group := c.objects[strings.ToLower("/subscriptions/"+Subscription+"/resourceGroups/"+Group+
+		"/providers/Microsoft.Network/networkSecurityGroups/"+SecurityGroup)]
+	rules := append(listIn(group, "properties", "securityRules"), object{"name": name, "properties": object{
+		"protocol": "Tcp", "access": "Allow", "direction": "Inbound", "priority": 600,
+		"sourceAddressPrefix": "Internet", "sourcePortRange": "*",
+		"destinationAddressPrefix": address, "destinationPortRange": port,
+	}})
+	group["properties"].(object)["securityRules"] = rules
 }
 
 // profileOf is how the interfaces of a scale set are made.

@@ -40,6 +40,7 @@ type request struct {
 	ifIs   string // the ETag that the object has to have; empty for any
 	body   object
 	header http.Header // of the answer
+	at     string      // where the request came to, http://host:port: addresses in the answer lead there
 }
 
 func (c *Cloud) serveManager(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +52,7 @@ func (c *Cloud) serveManager(w http.ResponseWriter, r *http.Request) {
 	defer c.mu.Unlock()
 	in := &request{
 		method: r.Method, path: strings.ToLower(r.URL.Path), given: r.URL.Path, query: r.URL.Query(), ifIs: r.Header.Get("If-Match"),
-		body: object{}, header: w.Header(),
+		body: object{}, header: w.Header(), at: "http://" + r.Host,
 	}
 	identity, fault := c.identityOf(r), c.Fault(w, r)
 	status, answer := http.StatusOK, object(nil)
@@ -102,10 +103,17 @@ var kinds = map[string][]string{
 	"microsoft.network/loadbalancers/backendaddresspools":                         {http.MethodPut, http.MethodDelete},
 }
 
+// apiVersions are those whose answers the simulator has the form of. What differs between them, none of the providers
+// asks for.
+var apiVersions = []string{
+	"2025-05-01", "2025-04-01", "2024-11-04", "2021-04-01", "2018-10-01", // of upstream's provider and ours
+	"2019-06-01", "2019-07-01", // network and compute, of the in-tree provider
+}
+
 // do finds what a request is about: an operation, a provider, a list or an object.
 func (c *Cloud) do(in *request) (int, object, *refusal) {
 	parts := strings.Split(strings.Trim(in.path, "/"), "/")
-	if len(parts) < 4 || parts[0] != "subscriptions" {
+	if len(parts) < 4 || parts[0] != "subscriptions" || !slices.Contains(apiVersions, in.query.Get("api-version")) {
 		return 0, nil, unknown
 	}
 	if parts[1] != Subscription {
@@ -178,6 +186,7 @@ func (c *Cloud) global(in *request, parts []string) (int, object, *refusal) {
 		if left > 0 {
 			c.operations[parts[4]]--
 			in.header.Set("Retry-After-Ms", "5")
+			in.header.Set("Retry-After", "0") // for older clients, which would wait for 5 s
 			return http.StatusOK, object{"status": "InProgress"}, nil
 		}
 		return http.StatusOK, object{"status": "Succeeded"}, nil
@@ -234,7 +243,7 @@ func (c *Cloud) list(in *request) (object, *refusal) {
 	if size := c.options.PageSize; size > 0 && len(all) > size {
 		next := in.query
 		next.Set("$skiptoken", strconv.Itoa(from+size))
-		out["value"], out["nextLink"] = all[:size], c.server.URL+in.given+"?"+next.Encode()
+		out["value"], out["nextLink"] = all[:size], in.at+in.given+"?"+next.Encode()
 	}
 	return out, nil
 }

@@ -15,29 +15,61 @@ const (
 	tokenLife      = time.Hour
 )
 
-// serveEndpoints says where the parts of the cloud are.
-func (c *Cloud) serveEndpoints(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, []any{object{
-		"name": "AzureCloud", "resourceManager": c.server.URL,
-		"authentication": object{"loginEndpoint": c.login.URL + "/", "audiences": []any{"https://manager.lab.invalid/"}},
-	}})
+// serveEndpoints says where the parts of the cloud are, to upstream's provider in a list of clouds. The in-tree
+// provider asks as one asks Azure Stack.
+func (c *Cloud) serveEndpoints(w http.ResponseWriter, r *http.Request) {
+	login := object{"loginEndpoint": c.login.URL + "/", "audiences": []any{"https://manager.lab.invalid/"}}
+	switch r.URL.Query().Get("api-version") {
+	case "2019-05-01":
+		writeJSON(w, http.StatusOK, []any{object{
+			"name": "AzureCloud", "resourceManager": "http://" + r.Host, "authentication": login,
+		}})
+	case "1.0":
+		writeJSON(w, http.StatusOK, object{
+			"galleryEndpoint": "https://gallery.lab.invalid/", "graphEndpoint": "https://graph.lab.invalid/",
+			"authentication": login,
+		})
+	default:
+		writeJSON(w, unknown.status, unknown.body())
+	}
 }
 
 // serveIdentity answers as the endpoint of managed identities.
 func (c *Cloud) serveIdentity(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("X-IDENTITY-HEADER") != identityHeader {
+		writeJSON(w, http.StatusUnauthorized, object{"error": "unauthorized"})
+		return
+	}
+	c.giveToken(w, r)
+}
+
+// serveMachineIdentity answers as the metadata service of a machine, at 169.254.169.254. Clients of a lab come to it
+// over the cloud as their proxy.
+func (c *Cloud) serveMachineIdentity(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Query().Get("api-version") != "2018-02-01":
+		writeJSON(w, unknown.status, unknown.body())
+	case r.Header.Get("Metadata") != "true":
+		writeJSON(w, http.StatusBadRequest, object{
+			"error": "invalid_request", "error_description": "Required metadata header not specified",
+		})
+	default:
+		c.giveToken(w, r)
+	}
+}
+
+// giveToken answers with a token of the managed identity.
+func (c *Cloud) giveToken(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case r.Header.Get("X-IDENTITY-HEADER") != identityHeader:
-		writeJSON(w, http.StatusUnauthorized, object{"error": "unauthorized"})
-	case c.noTokens:
+	if c.noTokens {
 		writeJSON(w, http.StatusBadRequest, object{"error": "invalid_request", "error_description": "Identity not found"})
-	default:
-		writeJSON(w, http.StatusOK, object{
-			"access_token": tokenPrefix + Identity, "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
-			"expires_on": strconv.FormatInt(time.Now().Add(tokenLife).Unix(), 10), "client_id": Identity,
-		})
+		return
 	}
+	writeJSON(w, http.StatusOK, object{
+		"access_token": tokenPrefix + Identity, "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
+		"expires_on": strconv.FormatInt(time.Now().Add(tokenLife).Unix(), 10), "client_id": Identity,
+	})
 }
 
 // RefuseTokens has no token given any more, and none taken.
@@ -88,10 +120,10 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the client may have left
 }
 
-func (c *Cloud) operationURL() string {
+func (c *Cloud) operationURL(at string) string {
 	c.number++
 	id := fmt.Sprintf("operation-%d", c.number)
 	c.operations[id] = max(1, c.options.Polls)
-	return c.server.URL + "/subscriptions/" + Subscription + "/providers/Microsoft.Network/locations/" + Location +
-		"/operations/" + id + "?api-version=2024-01-01"
+	return at + "/subscriptions/" + Subscription + "/providers/Microsoft.Network/locations/" + Location +
+		"/operations/" + id + "?api-version=" + apiVersions[0]
 }
