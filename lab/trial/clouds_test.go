@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/lab/azurelab"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/gcelab"
 	"github.com/transplant-dev/transplant/lab/openstacklab"
@@ -85,6 +86,34 @@ func TestAClusterOnGCEWhosePodCIDRsComeFromTheCloud(t *testing.T) {
 		}
 	}
 	migratedAndBack(t, of)
+}
+
+// TestAClusterOnAzureIsMigratedAndBroughtBack has kube-controller-manager 1.26 with the in-tree provider against a simulated Resource Manager, and our manager
+// after it. That one takes load balancers, addresses and routes under the names that the in-tree manager gave them.
+func TestAClusterOnAzureIsMigratedAndBroughtBack(t *testing.T) {
+	long(t) // the in-tree provider writes its routes every 30 s
+	kind := azurelab.Kind{}
+	migratedAndBack(t, cloudTrial{
+		Options: Options{Kind: kind, Program: "azure-cloud-controller-manager", Flags: []string{"--image", "ours"}},
+		more: func(t *testing.T, lab *Trial) (flags, verify []string) {
+			t.Helper()
+			endpoint := strings.TrimPrefix(lab.CloudEndpoint(), "http://")
+			for _, v := range kind.ManagerEnv(nil, "", endpoint) {
+				flags = append(flags, "--ccm-env", v.Name+"="+v.Value)
+			}
+			config := filepath.Join(t.TempDir(), "azure.json")
+			if err := os.WriteFile(config, []byte(kind.Config(nil, endpoint)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return flags, []string{"--cloud", "azure:config=" + config}
+		},
+		moving: []string{"service", "route", "cloud-node-lifecycle"},
+		// Upstream's code writes what it has other words for: tags of an address, settings of rules, names of security rules.
+		isSame: func(call v1.CloudCall) bool {
+			return !call.Mutating || strings.HasPrefix(call.Action, http.MethodPut) && (strings.Contains(call.Action, "/loadBalancers/") ||
+				strings.Contains(call.Action, "/publicIPAddresses/") || strings.Contains(call.Action, "/networkSecurityGroups/"))
+		},
+	})
 }
 
 func onGCE(kind gcelab.Kind, moving ...string) cloudTrial {

@@ -41,6 +41,9 @@ var trials = map[string]trial{
 		"lab/faults/processlab/":         "TestEveryFaultAtEveryStep",
 		"lab/hosts/stage/faults_test.go": "TestRealHostsGetOverWhatGoesWrong",
 	}},
+	cloudprovider.Azure: {26, "in the lab, with a simulated Resource Manager", map[string]string{
+		"lab/trial/clouds_test.go": "TestAClusterOnAzureIsMigratedAndBroughtBack",
+	}},
 	cloudprovider.GCE: {30, "in the lab, with a simulated Compute Engine", map[string]string{
 		"lab/trial/clouds_test.go": "TestAClusterOnGCEIsMigratedAndBroughtBack",
 	}},
