@@ -56,8 +56,8 @@ func TestObjectsHaveTheInTreeNames(t *testing.T) {
 	}
 }
 
-// TestAnInTreeRuleIsLeftBehind: upstream deletes the security rules that have its own names, and no other. docs/explanation/azure.md says what to do.
-func TestAnInTreeRuleIsLeftBehind(t *testing.T) {
+// TestAnInTreeRuleGoesWithItsService: a migration leaves the in-tree provider's security rule next to upstream's, which deletes those with its own names alone.
+func TestAnInTreeRuleGoesWithItsService(t *testing.T) {
 	sim := start(t, azuresim.Options{})
 	lb, nodes, web := balancers(t, open(t, sim, azure.Options{}, nil)), cluster(t, sim, 1), service("web", nil)
 	status, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes)
@@ -66,11 +66,13 @@ func TestAnInTreeRuleIsLeftBehind(t *testing.T) {
 	}
 	web.Status.LoadBalancer = *status
 	const inTree = "a0000000000004000800000000077656-TCP-80-Internet"
+	const another = "a1111111111114000800000000077656-TCP-80-Internet"
 	sim.AddSecurityRule(inTree, status.Ingress[0].IP, "80")
+	sim.AddSecurityRule(another, "198.51.100.250", "80")
 	if err := lb.EnsureLoadBalancerDeleted(t.Context(), "lab", web); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"networksecuritygroups/lab-nsg/" + inTree}, sim.Objects()); diff != "" {
+	if diff := cmp.Diff([]string{"networksecuritygroups/lab-nsg/" + another}, sim.Objects()); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }

@@ -1,9 +1,14 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	upstream "sigs.k8s.io/cloud-provider-azure/pkg/provider"
@@ -17,10 +22,11 @@ import (
 // is the answer here.
 type loadBalancers struct {
 	upstream *lane
+	groups   *armnetwork.SecurityGroupsClient
 }
 
 func newLoadBalancers(reach *client.Client, conf *upstreamconfig.Config) *loadBalancers {
-	return &loadBalancers{upstream: newLane(reach, conf)}
+	return &loadBalancers{upstream: newLane(reach, conf), groups: reach.SecurityGroups}
 }
 
 // GetLoadBalancerName implements cloudprovider.LoadBalancer: the name is the same as the in-tree provider's.
@@ -98,12 +104,48 @@ func (b *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster s
 	ctx, correct := transport.Watch(ctx)
 	of := about{service: service, isGone: true}
 	call, err := b.upstream.call(ctx, of, func(ctx context.Context, made *upstream.Cloud) error {
-		return made.EnsureLoadBalancerDeleted(ctx, cluster, service)
+		if err := made.EnsureLoadBalancerDeleted(ctx, cluster, service); err != nil {
+			return err
+		}
+		return b.dropInTreeRules(ctx, service)
 	})
 	if err = correct(err); err == nil {
 		err = call.Failed()
 	}
 	return explain(err, "deleting the load balancer of Service %s/%s", service.Namespace, service.Name)
+}
+
+// dropInTreeRules deletes the security rules that the in-tree provider has made for a Service. Upstream knows rules by
+// its own names alone. Those left would let traffic to an address in that may be another one's by then.
+func (b *loadBalancers) dropInTreeRules(ctx context.Context, service *corev1.Service) error {
+	conf := b.upstream.conf
+	if conf.SecurityGroupName == "" {
+		return nil
+	}
+	in := cmp.Or(conf.SecurityGroupResourceGroup, conf.ResourceGroup)
+	got, err := b.groups.Get(ctx, in, conf.SecurityGroupName, nil)
+	if client.IsNotFound(err) || err == nil && got.Properties == nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the security group %s: %w", conf.SecurityGroupName, err)
+	}
+	prefix := cloudprovider.DefaultLoadBalancerName(service) + "-"
+	rules := slices.DeleteFunc(slices.Clone(got.Properties.SecurityRules), func(r *armnetwork.SecurityRule) bool {
+		return r != nil && strings.HasPrefix(strings.ToLower(deref(r.Name)), prefix)
+	})
+	if len(rules) == len(got.Properties.SecurityRules) {
+		return nil
+	}
+	got.Properties.SecurityRules = rules
+	poller, err := b.groups.BeginCreateOrUpdate(ctx, in, conf.SecurityGroupName, got.SecurityGroup, nil)
+	if err == nil {
+		_, err = poller.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: pollEvery})
+	}
+	if err != nil {
+		return fmt.Errorf("deleting in-tree rules of the security group %s: %w", conf.SecurityGroupName, err)
+	}
+	return nil
 }
 
 // withFamily is a Service with an address family. Upstream makes no backend pool for one without, and rules for it.

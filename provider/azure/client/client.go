@@ -66,9 +66,10 @@ type Client struct {
 	NICs      *armnetwork.InterfacesClient
 	Addresses *armnetwork.PublicIPAddressesClient
 	// These are of the network's subscription.
-	RouteTables   *armnetwork.RouteTablesClient
-	LoadBalancers *armnetwork.LoadBalancersClient
-	FrontAddress  *armnetwork.PublicIPAddressesClient
+	RouteTables    *armnetwork.RouteTablesClient
+	LoadBalancers  *armnetwork.LoadBalancersClient
+	FrontAddress   *armnetwork.PublicIPAddressesClient
+	SecurityGroups *armnetwork.SecurityGroupsClient
 
 	base http.RoundTripper
 }
@@ -117,7 +118,7 @@ func (c *Client) open(o Options) (err error) {
 		return err
 	}
 	c.RouteTables, c.LoadBalancers = network.NewRouteTablesClient(), network.NewLoadBalancersClient()
-	c.FrontAddress = network.NewPublicIPAddressesClient()
+	c.FrontAddress, c.SecurityGroups = network.NewPublicIPAddressesClient(), network.NewSecurityGroupsClient()
 	return nil
 }
 
