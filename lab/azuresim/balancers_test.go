@@ -59,7 +59,7 @@ func TestObjectsHaveTheInTreeNames(t *testing.T) {
 // TestAnInTreeRuleGoesWithItsService: a migration leaves the in-tree provider's security rule next to upstream's, which deletes those with its own names alone.
 func TestAnInTreeRuleGoesWithItsService(t *testing.T) {
 	sim := start(t, azuresim.Options{})
-	lb, nodes, web := balancers(t, open(t, sim, azure.Options{}, nil)), cluster(t, sim, 1), service("web", nil)
+	lb, nodes, web := ccmtest.LoadBalancers(t, open(t, sim, azure.Options{}, nil)), cluster(t, sim, 1), ccmtest.Service("web", nil)
 	status, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes)
 	if err != nil {
 		t.Fatal(err)
