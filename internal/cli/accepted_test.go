@@ -44,7 +44,7 @@ func TestAPlantedAcceptanceIsShownAndAnotherPlan(t *testing.T) {
 	c.twin()
 	fails(t, c.run("apply", path, "--dry-run"), exitcode.Blocked, "blocked by 1 finding", planted)
 	p.Findings = append(p.Findings, v1.Finding{Code: planted, Outcome: v1.Warn, Summary: "nothing", Accepted: "it is\nfine"})
-	if err := client.WriteYAML(path, p); err != nil {
+	if err := client.WritePlan(path, p); err != nil {
 		t.Fatal(err)
 	}
 	fails(t, c.run("apply", path, "--yes", "--plan-sha256", sum), exitcode.Stale, "--plan-sha256 asks for "+sum)
@@ -68,7 +68,7 @@ func TestAnAcceptanceOfAPlanCountsForItsApply(t *testing.T) {
 	path, p := c.rightsOnly(5)
 	sum := compare.Digest(p)
 	p.Findings[slices.IndexFunc(p.Findings, func(f v1.Finding) bool { return f.Code == "CLOUD-001" })].Summary = "words of the file"
-	if err := client.WriteYAML(path, p); err != nil {
+	if err := client.WritePlan(path, p); err != nil {
 		t.Fatal(err)
 	}
 	if r := c.run("apply", path, "--yes", "--plan-sha256", sum, "--until", p.Steps[2].ID); r.code != exitcode.OK {

@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
 // credentials are the options with which the lab's plan is made.
@@ -159,8 +160,18 @@ func TestAPlanFileHoldsThePlanThatIsPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(saved) != printed.out {
+	if string(saved) != string(wholefile.Mark("plan", []byte(printed.out))) {
 		t.Error("the saved plan is not the printed one")
+	}
+	lines := bytes.SplitAfter(saved, []byte("\n"))
+	for _, n := range []int{len(lines) / 2, len(lines) - 2} { // the last one is empty
+		cut := filepath.Join(t.TempDir(), "cut.yaml")
+		if err := os.WriteFile(cut, bytes.Join(lines[:n], nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.ReadPlan(cut); err == nil || !strings.Contains(err.Error(), "plan "+cut+": its end is missing, it was cut off") {
+			t.Errorf("cut behind line %d of %d: %v", n, len(lines), err)
+		}
 	}
 	if _, err := client.ReadPlan(out); err != nil {
 		t.Error(err)

@@ -79,7 +79,7 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 		tellChanged(c, o.refresh, older, p)
 	}
 	if o.out != "" {
-		if err := client.WriteYAML(o.out, p); err != nil {
+		if err := client.WritePlan(o.out, p); err != nil {
 			return err
 		}
 		next := c.Command("apply", wording.QuoteWord(o.out))
@@ -169,7 +169,7 @@ func newSnapshot(c *console.Console) *cobra.Command {
 				return err
 			}
 			if len(s.Errors) > 0 {
-				c.Narrate("%d facts could not be gathered; they are listed under errors", len(s.Errors))
+				c.Narrate("not gathered: %s, listed under errors", english.Count(len(s.Errors), "fact"))
 			}
 			if out == "" {
 				_, err = c.Out.Write(b.Bytes())

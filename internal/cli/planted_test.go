@@ -81,7 +81,7 @@ func (c *live) edited(change func(p *v1.Plan)) string {
 		c.t.Fatal(err)
 	}
 	change(p)
-	if err := client.WriteYAML(path, p); err != nil {
+	if err := client.WritePlan(path, p); err != nil {
 		c.t.Fatal(err)
 	}
 	return path

@@ -33,7 +33,7 @@ func (c *live) rightsOnly(n int) (string, *v1.Plan) {
 		}
 	}
 	path := filepath.Join(c.t.TempDir(), "plan.yaml")
-	if err := client.WriteYAML(path, p); err != nil {
+	if err := client.WritePlan(path, p); err != nil {
 		c.t.Fatal(err)
 	}
 	return path, p

@@ -209,6 +209,9 @@ func ReadPlan(path string) (*v1.Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the plan: %w", err)
 	}
+	if wholefile.IsCutOff("plan", data) {
+		return nil, fmt.Errorf("plan %s: its end is missing, it was cut off; copy it again, or make it again with transplant plan", path)
+	}
 	if err := checkPlanHeader(path, data); err != nil {
 		return nil, err
 	}
@@ -386,13 +389,13 @@ func BlockingFindings(r v1.CheckReport, strict bool) []v1.Finding {
 	return out
 }
 
-// WriteYAML writes a document whole or not at all.
-func WriteYAML(path string, doc any) error {
-	data, err := yaml.Marshal(doc)
+// WritePlan writes a plan whole or not at all.
+func WritePlan(path string, p *v1.Plan) error {
+	data, err := yaml.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	return wholefile.Write(path, data, 0o600)
+	return wholefile.Write(path, wholefile.Mark("plan", data), 0o600)
 }
 
 // RunFlags may be given again for a run of a plan that was begun; see overKubelets.

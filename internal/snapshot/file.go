@@ -14,17 +14,11 @@ import (
 	"github.com/transplant-dev/transplant/internal/document"
 	"github.com/transplant-dev/transplant/internal/safeyaml"
 	"github.com/transplant-dev/transplant/internal/visible"
+	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
 // maxSize is more than a snapshot of 5,000 nodes takes.
 const maxSize = 256 << 20
-
-// What stands before a snapshot and behind it. YAML that was cut off at the end of a line is still YAML. The facts that
-// are gone would be judged as facts that are not there. A program that formats the file again drops both lines.
-const (
-	headLine = "# This snapshot is whole if its last line says so."
-	tailLine = "# This snapshot is whole."
-)
 
 // Save writes a snapshot as YAML, so that Load sees when its end is missing.
 func Save(w io.Writer, s *v1.Snapshot) error {
@@ -32,7 +26,7 @@ func Save(w io.Writer, s *v1.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("encoding the snapshot: %w", err)
 	}
-	if _, err := fmt.Fprintf(w, "%s\n%s%s\n", headLine, data, tailLine); err != nil {
+	if _, err := w.Write(wholefile.Mark("snapshot", data)); err != nil {
 		return fmt.Errorf("writing the snapshot: %w", err)
 	}
 	return nil
@@ -48,7 +42,7 @@ func Load(r io.Reader) (*v1.Snapshot, error) {
 	case len(data) > maxSize:
 		return nil, fmt.Errorf("reading the snapshot: it is larger than %d MiB; this is not a snapshot", maxSize>>20)
 	}
-	if isCutOff(data) {
+	if wholefile.IsCutOff("snapshot", data) {
 		return nil, errors.New(
 			"reading the snapshot: its end is missing, it was cut off; copy it again, or take it again with transplant snapshot",
 		)
@@ -107,11 +101,6 @@ func Load(r io.Reader) (*v1.Snapshot, error) {
 		return nil, fmt.Errorf("reading the snapshot: %w", plainly(err))
 	}
 	return &out, nil
-}
-
-// isCutOff reports whether a file begins as Save wrote it and ends before its end.
-func isCutOff(data []byte) bool {
-	return bytes.HasPrefix(data, []byte(headLine)) && !bytes.HasSuffix(bytes.TrimSpace(data), []byte(tailLine))
 }
 
 // oneObject returns the JSON of a file, which has to hold one object: the parsers take the first of several documents

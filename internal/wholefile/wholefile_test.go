@@ -2,10 +2,12 @@ package wholefile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -39,7 +41,7 @@ func TestAFileThatCannotBeReplacedLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := Write(path, []byte("x"), 0o600)
-	if err == nil || !strings.Contains(err.Error(), "writing "+path) || !strings.Contains(err.Error(), "nothing of it was written") {
+	if err == nil || !strings.Contains(err.Error(), "writing "+path) || !strings.Contains(err.Error(), "it is a directory") {
 		t.Errorf("error %v", err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
@@ -47,6 +49,54 @@ func TestAFileThatCannotBeReplacedLeavesNothingBehind(t *testing.T) {
 	}
 	if err := Write(filepath.Join(dir, "none", "file"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("in a directory that is not there: %v", err)
+	}
+}
+
+// A device that became a file would be so for the whole machine.
+func TestWhatIsNoFileIsWrittenToAndStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan string, 1)
+	go func() {
+		data, err := os.ReadFile(path)
+		read <- fmt.Sprint(string(data), err)
+	}()
+	if err := errors.Join(Check(path), Write(path, []byte("text"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-read; got != "text<nil>" {
+		t.Errorf("the reader got %s", got)
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
+		t.Errorf("it is %v now, %v", info.Mode(), err)
+	}
+	link := path + ".link"
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(link); err != nil {
+		t.Errorf("a link to what is no file, such as /dev/stdout: %v", err)
+	}
+}
+
+func TestALinkToAFileIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink(file, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, link} {
+		for name, err := range map[string]error{"Check": Check(path), "Write": Write(path, []byte("new"), 0o600)} {
+			if err == nil || !strings.Contains(err.Error(), "it is a link to "+file+": name that file itself") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if data, err := os.ReadFile(file); err == nil && string(data) != "old" {
+			t.Error("the file was written")
+		}
+		_ = os.Remove(file) // then the link leads nowhere
 	}
 }
 
