@@ -66,6 +66,14 @@ func TestBuildIsDeterministic(t *testing.T) {
 }
 
 func TestTheResultIsTheFirstThingThatIsNotOK(t *testing.T) {
+	withoutOwner := func(in *Input) {
+		gone := in.Journal.Ended.Add(time.Second)
+		later := gone.Add(10 * time.Second)
+		for _, h := range []string{"cp-1", "cp-2", "cp-3"} {
+			in.Events = append(in.Events, v1.OwnershipEvent{Time: gone, Source: v1.SourceProcess, Component: component.CCM, Host: h},
+				v1.OwnershipEvent{Time: later, Source: v1.SourceScrape, Component: component.KCM, Host: h, Looked: &gone, Loops: map[string][]string{"cp-1": {"nodeipam"}}[h]})
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		change func(*Input)
@@ -78,14 +86,11 @@ func TestTheResultIsTheFirstThingThatIsNotOK(t *testing.T) {
 			in.Journal.Records[3].Result, in.Journal.Records[3].Error = v1.StepResultFailed, "forbidden"
 		},
 			v1.ResultFailed, []string{"step ensure/ClusterRole failed: forbidden"}},
-		{"a loop without an owner", func(in *Input) {
-			gone := in.Journal.Ended.Add(time.Second)
-			later := gone.Add(10 * time.Second)
-			for _, h := range []string{"cp-1", "cp-2", "cp-3"} {
-				in.Events = append(in.Events, v1.OwnershipEvent{Time: gone, Source: v1.SourceProcess, Component: component.CCM, Host: h},
-					v1.OwnershipEvent{Time: later, Source: v1.SourceScrape, Component: component.KCM, Host: h, Looked: &gone, Loops: map[string][]string{"cp-1": {"nodeipam"}}[h]})
-			}
-		}, v1.ResultFailed, []string{"service: no manager has run it since cloud-controller-manager@cp-1 ended"}},
+		{"a loop without an owner", withoutOwner, v1.ResultFailed, []string{"service: no manager has run it since cloud-controller-manager@cp-1 ended"}},
+		{"a loop without an owner when the run was stopped", func(in *Input) {
+			withoutOwner(in)
+			in.Journal.Phase, in.Journal.Ended = v1.RunApplying, nil
+		}, v1.ResultUnfinished, []string{"service: no manager was seen to run it from ", ", when cloud-controller-manager@cp-1 ended, to ", ", when the log ends"}},
 		{"an overlapping write", func(in *Input) {
 			in.Calls = append(in.Calls, v1.CloudCall{Seq: 8, Key: "AKIALABCP3KCM", Service: "elb", Action: "AddTags", Mutating: true, Arrived: at(53)})
 		}, v1.ResultOverlap, []string{"service: 1 mutating call of kube-controller-manager@cp-3 arrived next to cloud-controller-manager@cp-1"}},

@@ -235,18 +235,10 @@ func downtimeFigure(r v1.Report) figure {
 	return f
 }
 
-// gapLength is the longest time without a manager, or that it is not known.
-func gapLength(r v1.Report) string {
-	if !plain.IsWatched(r) {
-		return "unknown"
-	}
-	return duration(r.Handover.GapSeconds)
-}
-
 func figures(r v1.Report) []figure {
 	inv := r.Inventory
 	gap := figure{
-		Value:  gapLength(r),
+		Value:  plain.GapLength(r),
 		Name:   figureGap,
 		Detail: english.Count(len(r.Gaps), "gap") + " in all, " + english.Count(len(clusters(r.Gaps)), "handover"),
 	}

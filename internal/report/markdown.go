@@ -9,6 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/report/plain"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -102,7 +103,7 @@ func markdown(r v1.Report) string {
 func (m *md) figures(r v1.Report) {
 	m.header("figure", ">value")
 	m.row(figureDowntime, downtime(r))
-	m.row(figureGap, gapLength(r))
+	m.row(figureGap, plain.GapLength(r))
 	m.row("overlapping writes", formatCount(r.Handover.OverlappingWrites))
 	m.row("late effects", formatCount(r.Handover.LateEffects))
 	m.row("load balancers recreated", known(r.Inventory.Known, r.Inventory.LoadBalancers.Recreated))

@@ -190,7 +190,7 @@ func (r reasons) add(result, format string, args ...any) {
 func verdict(in Input, r v1.Report) (string, []string) {
 	why := reasons{}
 	why.steps(in.Journal, r.Steps)
-	why.owners(r)
+	why.owners(in, r)
 	why.inventory(in, r.Inventory)
 	why.unknownParts(in, r.Inventory)
 	why.disruption(r.Disruption)
@@ -244,12 +244,25 @@ func (why reasons) steps(j v1.Journal, steps []v1.StepReport) {
 	if pending > 0 {
 		why.add(v1.ResultUnfinished, "%d of %d steps were not begun", pending, len(steps))
 	}
-	if len(why[v1.ResultUnfinished]) == 0 && (j.Phase == v1.RunApplying || j.Phase == v1.RunRollingBack) {
+	if len(why[v1.ResultUnfinished]) == 0 && isUnderWay(j) {
 		why.add(v1.ResultUnfinished, "the run has not ended: its phase is %s", j.Phase)
 	}
 }
 
-func (why reasons) owners(r v1.Report) {
+// isUnderWay reports whether a run was begun and has not ended.
+func isUnderWay(j v1.Journal) bool { return j.Phase == v1.RunApplying || j.Phase == v1.RunRollingBack }
+
+// logEnd is when the last line of a log was written.
+func logEnd(events []v1.OwnershipEvent) (end time.Time) {
+	for _, e := range events {
+		if e.Time.After(end) {
+			end = e.Time
+		}
+	}
+	return end
+}
+
+func (why reasons) owners(in Input, r v1.Report) {
 	for _, o := range r.Overlaps {
 		if o.Evidence == v1.EvidenceCalls {
 			why.add(v1.ResultOverlap, "%s: %s of %s arrived next to %s, between %s and %s",
@@ -267,7 +280,12 @@ func (why reasons) owners(r v1.Report) {
 		}
 	}
 	for _, g := range allGaps(r) {
-		if g.To == "" {
+		switch {
+		case g.To != "":
+		case isUnderWay(in.Journal): // the log ends where the command did, and a loop may have found its owner since
+			why.add(v1.ResultUnfinished, "%s: no manager was seen to run it from %s, when %s ended, to %s, when the log ends",
+				g.Loop, clock(g.Start), g.From, clock(logEnd(in.Events)))
+		default:
 			why.add(v1.ResultFailed, "%s: no manager has run it since %s ended at %s", g.Loop, g.From, clock(g.Start))
 		}
 	}
@@ -284,9 +302,8 @@ func (why reasons) inventory(in Input, inv v1.InventoryReport) {
 	for _, l := range lost {
 		why.add(v1.ResultLost, "%s", l)
 	}
-	over := in.Journal.Phase != v1.RunApplying && in.Journal.Phase != v1.RunRollingBack
 	switch {
-	case inv.Known || !over && in.After == nil:
+	case inv.Known || isUnderWay(in.Journal) && in.After == nil:
 	case in.Before == nil || in.After == nil:
 		why.add(v1.ResultUnknown, "inventory: there is no snapshot from %s the migration to compare with", missingSide(in))
 	default:

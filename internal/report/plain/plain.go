@@ -233,10 +233,10 @@ func overlapWords(r v1.Report) string {
 	return "at no moment did two managers act"
 }
 
-// gapWords says for how long no manager ran a loop that moves.
-func gapWords(r v1.Report) string {
-	var open, longest []string
-	certain := true
+// longestGaps are the loops that have no owner in the end, and those that had none for longest. The last result reports
+// whether no look was missing at any of these gaps.
+func longestGaps(r v1.Report) (open, longest []string, certain bool) {
+	certain = true
 	for _, g := range r.Gaps {
 		switch {
 		case g.To == "":
@@ -246,6 +246,23 @@ func gapWords(r v1.Report) string {
 			certain = certain && g.Certain
 		}
 	}
+	return open, longest, certain
+}
+
+// GapLength is the longest time without a manager, as a figure of a few letters.
+func GapLength(r v1.Report) string {
+	if !IsWatched(r) {
+		return "unknown"
+	}
+	if _, _, certain := longestGaps(r); !certain {
+		return "≤ " + Duration(r.Handover.GapSeconds)
+	}
+	return Duration(r.Handover.GapSeconds)
+}
+
+// gapWords says for how long no manager ran a loop that moves.
+func gapWords(r v1.Report) string {
+	open, longest, certain := longestGaps(r)
 	switch {
 	case len(open) > 0:
 		return "NO MANAGER HAS TAKEN OVER the " + loopNames(open)
