@@ -167,7 +167,9 @@ func (c *podSession) establish(ctx context.Context) (*session, error) {
 				continue
 			}
 		}
-		c.a.reportUnreachable(c.node, time.Since(begun), err)
+		if ctx.Err() == nil { // else nothing is tried again
+			c.a.reportUnreachable(c.node, time.Since(begun), err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w (the last attempt: %w)", ctx.Err(), err)

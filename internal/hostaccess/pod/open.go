@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -114,11 +115,46 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 			a.Namespace,
 		),
 	)
+	a.lookAtAll(ctx, all)
+	return hosts, a.close, ctx.Err()
+}
+
+// lookAtAll waits until each host can be asked, or cannot be for a reason. A pod that does not start is waited for
+// minutes. So it is said after some seconds which hosts are waited for, and again as long as that lasts.
+func (a *access) lookAtAll(ctx context.Context, all []*host) {
+	looked := make([]atomic.Bool, len(all))
+	done := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		for pause := 2 * impatience; ; pause = reminder / 2 {
+			select {
+			case <-done:
+				return
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			var late []*host
+			for i, h := range all {
+				if !looked[i].Load() {
+					late = append(late, h)
+				}
+			}
+			if len(late) > 0 {
+				a.Tell(fmt.Sprintf(
+					"still waiting for %d of %s, host %s among them: %s",
+					len(late), english.Count(len(all), "host"), late[0].Name(), late[0].reader.waitsFor(),
+				))
+			}
+		}
+	})
 	_ = a.each(ctx, len(all), func(ctx context.Context, i int) error {
 		_, _, _ = all[i].reader.get(ctx) // a host that cannot be reached says so whenever it is asked
+		looked[i].Store(true)
 		return nil
 	})
-	return hosts, a.close, ctx.Err()
+	close(done)
+	telling.Wait()
 }
 
 func newAccess(ctx context.Context, o Options) (*access, error) {

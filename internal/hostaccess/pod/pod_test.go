@@ -367,6 +367,36 @@ func TestPodsThatDoNotStart(t *testing.T) {
 	}
 }
 
+// No wait is silent. A pod that does not start was waited for two minutes without a word.
+func TestItIsSaidWhichHostsAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "cp-1")
+	c.status = func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodPending
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
+		}
+	}
+	var mu sync.Mutex
+	var told []string
+	c.open(func(o *Options) {
+		o.Start = 2*impatience + 2*time.Second
+		o.Tell = func(s string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, s)
+		}
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	is := func(s string) bool {
+		return strings.HasPrefix(s, "still waiting for 1 of 1 host, host cp-1 among them: ") && strings.Contains(s, "ContainerCreating")
+	}
+	if !slices.ContainsFunc(told, is) {
+		t.Errorf("it was told %q", told)
+	}
+}
+
 func TestPodsThatAreRefused(t *testing.T) {
 	for message, hint := range map[string]string{
 		`violates PodSecurity "restricted:latest": privileged`:                                       "pod-security.kubernetes.io/enforce=privileged",
