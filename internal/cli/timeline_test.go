@@ -56,6 +56,12 @@ func TestTimelineOutputs(t *testing.T) {
 	fails(t, o.run("timeline", "--ownership-log", "/nonexistent"), exitcode.Error, "reading the ownership log: open /nonexistent")
 	none := newOnlooker(t)
 	golden(t, "timeline-none", none.run("timeline"), none.volatile())
+	for _, verb := range []string{"get", "list", "watch"} {
+		o.api.Deny(verb, "configmaps")
+	}
+	if r := o.run("timeline"); !strings.Contains(r.out, "whether a migration was started is unknown") || strings.Contains(r.out, "no migration was started") {
+		t.Errorf("without the right to read the journal:\n%s", r.text(nil))
+	}
 }
 
 func TestATimelineTakesInTheLogsOfThisMachine(t *testing.T) {

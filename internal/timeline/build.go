@@ -22,6 +22,9 @@ const (
 	failure = "error"
 )
 
+// PhaseUnknown is that of a run whose journal could not be read.
+const PhaseUnknown = "unknown"
+
 // Results of a step's record.
 const (
 	resultStarted = "started"
@@ -57,6 +60,8 @@ func Build(in Input) v1.Timeline {
 		b.run(doc)
 		b.steps(doc)
 		b.pauses(doc)
+	} else if in.Facts.JournalUnknown {
+		out.Phase = PhaseUnknown
 	}
 	b.leases(in)
 	b.events(in.Facts)

@@ -201,7 +201,8 @@ type Timeline struct {
 	TypeMeta `json:",inline"`
 	Cluster  Cluster `json:"cluster"`
 	Run      string  `json:"run,omitempty"`
-	Phase    string  `json:"phase,omitempty"`
+	// Phase is that of the journal; "unknown" when it may not be read.
+	Phase string `json:"phase,omitempty"`
 	// Started is what offsets are counted from: the beginning of the run.
 	Started time.Time `json:"started,omitzero"`
 	// Untrusted says which rules the journal breaks that the entries are from; empty when it keeps them all.

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/timeline"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -21,7 +22,11 @@ func PrintTimeline(w io.Writer, t v1.Timeline, l Layout) error {
 func TimelineText(t v1.Timeline, l Layout) string {
 	t = safe(t)
 	p := Page{Layout: l}
-	if t.Run == "" && len(t.Entries) == 0 {
+	switch {
+	case t.Run != "":
+	case t.Phase == timeline.PhaseUnknown:
+		p.line("whether a migration was started is unknown")
+	case len(t.Entries) == 0:
 		p.line("no migration was started on this cluster")
 	}
 	if t.Untrusted != "" {
