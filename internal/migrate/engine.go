@@ -319,15 +319,21 @@ func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) 
 	return nil
 }
 
-// recordFailure writes down why a step went wrong; what it owes stays in its record for the next run.
+// recordFailure writes down why a step went wrong; what it owes stays in its record for the next run. Of a command that
+// was ended in the middle of a step nothing went wrong with the step.
 func (e *Engine) recordFailure(ctx context.Context, s v1.Step, rec v1.StepRecord, err error) error {
-	rec.Error = err.Error() // the journal cuts it
+	isEnded := ctx.Err() != nil
+	if !isEnded {
+		rec.Error = err.Error() // the journal cuts it
+	}
 	if e.env.Journal.Record(s.ID).Result != "" {
 		if saveErr := e.env.Journal.Save(context.WithoutCancel(ctx), rec); saveErr != nil {
 			err = errors.Join(err, saveErr)
 		}
 	}
-	e.env.Report(s, step.EventFailed, err.Error())
+	if !isEnded {
+		e.env.Report(s, step.EventFailed, err.Error())
+	}
 	return err
 }
 

@@ -120,7 +120,9 @@ func execute(
 	err = engine.Run(hard, &part, stop)
 	stopProbes()
 	if err != nil {
-		noteEnding(ctx, c, doc.Run, endingWith(c, err))
+		if !errors.Is(context.Cause(hard), context.Canceled) { // interrupted twice: nothing stands in the way
+			noteEnding(ctx, c, doc.Run, endingWith(c, err))
+		}
 		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}

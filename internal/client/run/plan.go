@@ -33,6 +33,10 @@ func Plan(ctx context.Context, c *client.Client, o PlanOptions) (*v1.Plan, v1.Ch
 		return nil, v1.CheckReport{}, err
 	}
 	c.NameCluster(snap.Cluster)
+	if o.Snapshot == "" {
+		var underWay underWay
+		underWay.note(ctx, c, &o.Plan)
+	}
 	report, err := runChecks(c, snap, &o.Plan)
 	if err != nil {
 		return nil, report, err
