@@ -115,6 +115,9 @@ func validateCheck(
 			return err
 		}
 	}
+	if wait < 0 {
+		return fmt.Errorf("--wait=%s: give a length of time, and not a negative one", wait)
+	}
 	if from != "" && wait > 0 {
 		return errors.New("a snapshot in a file does not change: give --wait or --from-snapshot")
 	}

@@ -123,6 +123,8 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		{"a flag that nobody knows", []string{"check", "--chatty"}, []string{"unknown flag: --chatty", "see: transplant check --help"}},
 		{"a flag without its value", []string{"plan", "--image"}, []string{"flag needs an argument: --image"}},
 		{"a length of time that is none", []string{"check", "--wait=soon"}, []string{`invalid argument "soon" for --wait: give a length of time, such as 90s or 10m`}},
+		{"a negative length of time", []string{"check", "--wait=-1s"}, []string{"--wait=-1s: give a length of time, and not a negative one"}},
+		{"a probe that ends before it begins", []string{"probe", "--for=-1s"}, []string{"--for=-1s: give a length of time, and not a negative one"}},
 		{"neither true nor false", []string{"check", "--strict=perhaps"}, []string{`invalid argument "perhaps" for --strict: give true or false`}},
 		{"an argument too many", []string{"check", "now"}, []string{`transplant check takes no argument, and was given ["now"]`}},
 		{"two arguments too many", []string{"explain", "LM-001", "LM-002"}, []string{`transplant explain takes [CODE], and was given ["LM-001" "LM-002"]`}},

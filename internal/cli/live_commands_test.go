@@ -258,7 +258,7 @@ func TestTwoAtOnce(t *testing.T) {
 	client.LockClock = impatient{was, func() { c.lock(holder) }}
 	defer func() { client.LockClock = was }()
 	c.lock(holder)
-	fails(t, c.run("apply", good, "--yes"), exitcode.Locked, "ops@bastion pid 4412 holds the lock on the cluster: looking for ", " whether it is renewed\n",
+	fails(t, c.run("apply", good, "--yes"), exitcode.Locked, "ops@bastion pid 4412 holds the lock on the cluster: looking for up to ", " whether it is renewed\n",
 		"the cluster is locked by ops@bastion pid 4412, which is at work", "transplant unlock", "--steal-lock")
 	c.unchanged()
 	here := c.approvedHere(c.journal(v1.RunApplying, 2, 1))

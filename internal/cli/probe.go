@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -35,6 +36,9 @@ func newProbe(c *console.Console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.Check(); err != nil {
 				return err
+			}
+			if length < 0 {
+				return fmt.Errorf("--for=%s: give a length of time, and not a negative one", length)
 			}
 			if err := c.Connect(); err != nil {
 				return err

@@ -122,8 +122,9 @@ func managerHosts(
 		}
 		evidence.Name(c.Host.ControlPlane...)
 		for _, n := range nodes.Items {
-			if !component.HasControlPlaneRole(n.Labels) {
-				continue
+			isNode := func(h hostaccess.Host) bool { return h.Name() == n.Name }
+			if !component.HasControlPlaneRole(n.Labels) || !slices.ContainsFunc(c.Hosts, isNode) {
+				continue // hosts with names of their own are named by the operator
 			}
 			if why := evidence.Why(n.Name); why != "" {
 				refused = append(refused, fmt.Errorf("host %s is left out: %s", n.Name, why))
@@ -135,7 +136,7 @@ func managerHosts(
 	hosts = slices.DeleteFunc(slices.Clone(c.Hosts), func(h hostaccess.Host) bool { return !chosen[h.Name()] })
 	if len(hosts) == 0 {
 		return nil, nil, errors.Join(append(refused, errors.New(
-			"no host has the name of a node with the label node-role.kubernetes.io/control-plane: name those that run the manager with --host",
+			"no host has the name of a node with the label node-role.kubernetes.io/control-plane: name those that run the manager, as --host-access does, with --host",
 		))...)
 	}
 	return hosts, refused, nil

@@ -23,7 +23,7 @@ func (f Pin) Check(p *v1.Plan, where string) error {
 	}
 	return exitcode.With(
 		exitcode.Stale,
-		"%s has SHA-256 %s, and --plan-sha256 asks for %s: nothing was changed; look at it with transplant plan or transplant status, have it approved, and give its SHA-256",
+		"%s has SHA-256 %s, and --plan-sha256 asks for %s: nothing was changed; look at it (transplant plan; of a migration that was begun, transplant apply --dry-run), have it approved, and give its SHA-256",
 		where,
 		have,
 		f.Sha256,

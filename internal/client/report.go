@@ -100,7 +100,8 @@ func (c *Client) readEvents(path string, doc v1.Journal) ([]v1.OwnershipEvent, e
 		}
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			c.Narrate(
-				"no ownership log of migration %s on this machine (%s): gaps and owners are unknown; name one with --ownership-log",
+				"no ownership log of migration %s on this machine (%s): gaps and owners during the run are unknown. "+
+					"The log is on the machine that executed the run, and transplant report takes it with --ownership-log",
 				doc.Run,
 				path,
 			)

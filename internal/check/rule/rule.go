@@ -68,11 +68,11 @@ func (c Check) About() string {
 	parts := []string{"Category: " + c.Category, "level: " + c.Level, "impact: " + c.Impact}
 	switch {
 	case c.Mandatory && c.AcceptUnknown:
-		parts = append(parts, "a failure cannot be accepted, unknown can: --accept "+c.Code+"=\"reason\"")
+		parts = append(parts, "a failure cannot be accepted, unknown can: --accept="+c.Code+"=\"reason\"")
 	case c.Mandatory:
 		parts = append(parts, "cannot be accepted")
 	default:
-		parts = append(parts, "can be accepted: --accept "+c.Code+"=\"reason\"")
+		parts = append(parts, "can be accepted: --accept="+c.Code+"=\"reason\"")
 	}
 	if c.Retryable {
 		parts = append(parts, "may pass by itself: check --wait")

@@ -206,7 +206,7 @@ func (l *Lock) observe(ctx context.Context, seen *coordinationv1.Lease, tell fun
 	who := holder.Words(ptr.Deref(seen.Spec.HolderIdentity, ""))
 	if tell != nil {
 		tell(
-			fmt.Sprintf("%s holds the lock on the cluster: looking for %s whether it is renewed", who, look.Round(time.Second)),
+			fmt.Sprintf("%s holds the lock on the cluster: looking for up to %s whether it is renewed", who, look.Round(time.Second)),
 		)
 	}
 	for end := l.clock.Now().Add(look); l.clock.Now().Before(end); {

@@ -231,12 +231,12 @@ func (e *Env) CheckUnchanged(s v1.Step, sum string) error {
 	}
 	before := "delete it"
 	if backup := e.Journal.Record(s.Restore).Backup; backup != "" {
-		before = "restore the file from " + backup
+		before = "put back what was there before this migration (" + backup + ")"
 	}
 	return &StaleError{
 		Changed: []string{
 			fmt.Sprintf("%s on host %s was changed outside this migration after the migration wrote it (SHA-256 %s): "+
-				"put your change aside, %s, then run transplant rollback again", s.Path, s.Host, sum, before),
+				"put your change aside and undo it in the file, or %s, then run transplant rollback again", s.Path, s.Host, sum, before),
 		},
 	}
 }
