@@ -322,18 +322,16 @@ func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) 
 // recordFailure writes down why a step went wrong; what it owes stays in its record for the next run. Of a command that
 // was ended in the middle of a step nothing went wrong with the step.
 func (e *Engine) recordFailure(ctx context.Context, s v1.Step, rec v1.StepRecord, err error) error {
-	isEnded := ctx.Err() != nil
-	if !isEnded {
-		rec.Error = err.Error() // the journal cuts it
+	kind := step.EventInterrupted
+	if ctx.Err() == nil {
+		kind, rec.Error = step.EventFailed, err.Error() // the journal cuts it
 	}
 	if e.env.Journal.Record(s.ID).Result != "" {
 		if saveErr := e.env.Journal.Save(context.WithoutCancel(ctx), rec); saveErr != nil {
 			err = errors.Join(err, saveErr)
 		}
 	}
-	if !isEnded {
-		e.env.Report(s, step.EventFailed, err.Error())
-	}
+	e.env.Report(s, kind, err.Error())
 	return err
 }
 

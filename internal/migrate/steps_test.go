@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -558,5 +559,45 @@ func TestTheTimeThatAStepMayTake(t *testing.T) {
 		if have := step.TimeoutOf(v1.Step{Component: component}); have != want {
 			t.Errorf("%q: %s, want %s", component, have, want)
 		}
+	}
+}
+
+// A second Ctrl-C ends a step in its middle. Nothing went wrong with it, and no onlooker is to look for a cause.
+func TestACommandThatIsEndedInAStepIsNoFailureOfIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	p, _ := w.begin()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	var kinds []step.EventKind
+	begun := ""
+	err := w.engine(func(o *step.Options) {
+		o.Hook = func(point, id string) {
+			if point == "during" && strings.HasPrefix(id, "leader-migration/"+component.KCM) {
+				begun = id
+				end()
+			}
+		}
+		o.Tell = func(e step.Event) {
+			if e.Step.ID == begun {
+				kinds = append(kinds, e.Kind)
+			}
+		}
+	}).Run(ctx, p, nil)
+	if begun == "" || !errors.Is(err, context.Canceled) {
+		t.Fatalf("begun %q, %v", begun, err)
+	}
+	j, err := journal.Open(t.Context(), w.kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec := j.Record(begun); rec.Result != v1.StepResultStarted || rec.Error != "" {
+		t.Errorf("the record of %s: %+v", begun, rec)
+	}
+	if !slices.Contains(kinds, step.EventInterrupted) || slices.Contains(kinds, step.EventFailed) {
+		t.Errorf("it was told: %v", kinds)
+	}
+	if _, err := w.run(p); err != nil {
+		t.Errorf("the same command does not go on: %v", err)
 	}
 }

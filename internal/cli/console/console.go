@@ -78,6 +78,8 @@ func (c *Console) Tell(e step.Event) {
 		c.Narrate("%s [%2d/%d] %s %s is skipped: %s", at, e.Number, e.Total, l.Mark(v1.Skip), e.Step.ID, e.Message)
 	case step.EventDeferred:
 		c.Narrate("%s       %s %s waits: %s", at, l.Mark(v1.Skip), e.Step.Group, e.Message)
+	case step.EventInterrupted:
+		c.Narrate("%s       %s %s was interrupted: %s", at, l.Mark(v1.Unknown), e.Step.ID, e.Message)
 	case step.EventFailed:
 		c.Narrate("%s       %s %s: %s", at, l.Mark(v1.Fail), e.Step.ID, e.Message)
 	}

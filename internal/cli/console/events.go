@@ -112,6 +112,7 @@ var stepEvents = map[step.EventKind]v1.RunEventType{
 	step.EventAlreadyDone: v1.EventStepFinished,
 	step.EventSkipped:     v1.EventStepFinished,
 	step.EventFailed:      v1.EventStepFinished,
+	step.EventInterrupted: v1.EventStepFinished,
 }
 
 func (s *eventStream) step(e step.Event) {

@@ -44,7 +44,7 @@ func (p *Progress) Saw(e step.Event) {
 	defer p.mu.Unlock()
 	at := slices.IndexFunc(p.doc.Steps, func(s v1.StepProgress) bool { return s.ID == e.Step.ID })
 	switch e.Kind {
-	case step.EventDone, step.EventAlreadyDone, step.EventFailed, step.EventResumed:
+	case step.EventDone, step.EventAlreadyDone, step.EventFailed, step.EventInterrupted, step.EventResumed:
 		if at >= 0 {
 			p.doc.Steps = slices.Delete(p.doc.Steps, at, at+1)
 		}

@@ -103,6 +103,7 @@ const (
 	EventAlreadyDone           = EventKind(v1.StepResultAlreadyDone)
 	EventSkipped               = EventKind(v1.StepResultSkipped)
 	EventFailed                = EventKind(v1.StepResultFailed)
+	EventInterrupted           = EventKind(v1.StepResultInterrupted)
 )
 
 // Event is something that happened to a step.
