@@ -17,9 +17,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// unknownState is the state of a run whose journal may not be read.
-const unknownState = "unknown"
-
 // Judge sums the facts up. The same facts give the same status.
 func Judge(f Facts) v1.Status {
 	s := v1.Status{
@@ -113,7 +110,7 @@ func lockOf(f Facts) *v1.LockStatus {
 func stateOf(f Facts, s v1.Status) string {
 	switch {
 	case f.JournalUnknown:
-		return unknownState
+		return v1.StateUnknown
 	case f.Journal == nil:
 		return v1.StateNotStarted
 	case !f.isRunning():
@@ -178,7 +175,7 @@ func next(s v1.Status) string {
 		return either
 	case v1.StateApplied, v1.StateRolledBack:
 		return "transplant verify"
-	case unknownState:
+	case v1.StateUnknown:
 		return "ask for the right to read the ConfigMap kube-system/" + journal.Name
 	}
 	return "transplant status --watch, or transplant pause"

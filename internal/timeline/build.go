@@ -22,9 +22,6 @@ const (
 	failure = "error"
 )
 
-// PhaseUnknown is that of a run whose journal could not be read.
-const PhaseUnknown = "unknown"
-
 // Results of a step's record.
 const (
 	resultStarted = "started"
@@ -61,7 +58,7 @@ func Build(in Input) v1.Timeline {
 		b.steps(doc)
 		b.pauses(doc)
 	} else if in.Facts.JournalUnknown {
-		out.Phase = PhaseUnknown
+		out.Phase = v1.StateUnknown
 	}
 	b.leases(in)
 	b.events(in.Facts)

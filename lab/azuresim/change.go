@@ -212,7 +212,8 @@ func (c *Cloud) settle(at string, have, made object) *refusal {
 	return nil
 }
 
-// dropRead removes what clients read and send back: which rules and machines use a part. That is said of others.
+// dropRead removes fields that are read-only: the rules and the machines that use a part. Clients send back what they
+// have read.
 func dropRead(balancer object) {
 	for list, fields := range map[string][]string{
 		"backendAddressPools":      {"backendIPConfigurations", "loadBalancingRules"},

@@ -18,6 +18,8 @@ const (
 	StateApplied     = "applied"
 	StateRollingBack = "rolling-back"
 	StateRolledBack  = "rolled-back"
+	// StateUnknown: the journal may not be read.
+	StateUnknown = "unknown"
 )
 
 // Status is one screen about a migration, from what the API shows: no host is asked.

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
@@ -99,7 +100,7 @@ type Console struct {
 	// Commands are the names of this program's commands.
 	Commands []string
 	// advised reports whether a command was named without the global flags that this one was given.
-	advised bool
+	advised atomic.Bool
 	// events are written on standard output during a run; nil for none.
 	events *eventStream
 }
@@ -136,14 +137,16 @@ func (c *Console) Advice(text string) string {
 	}
 	text = c.AsCalled(text)
 	named := regexp.MustCompile(regexp.QuoteMeta(c.Called) + ` (?:` + strings.Join(c.Commands, "|") + `)\b`)
-	c.advised = c.advised || named.MatchString(text) && !strings.Contains(text, strings.Join(c.givenWords(), " "))
+	if named.MatchString(text) && !strings.Contains(text, strings.Join(c.givenWords(), " ")) {
+		c.advised.Store(true) // several goroutines narrate
+	}
 	return text
 }
 
 // RemindFlags says once, at the end, which flags the commands take that were named without them. Typed without these,
 // a command could look at another cluster, or reach its hosts in another way.
 func (c *Console) RemindFlags() {
-	if words := c.givenWords(); c.advised && len(words) > 0 {
+	if words := c.givenWords(); c.advised.Load() && len(words) > 0 {
 		c.Narrate("the commands named above take the same flags as this one: %s", strings.Join(words, " "))
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
-	"github.com/transplant-dev/transplant/internal/timeline"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -24,7 +23,7 @@ func TimelineText(t v1.Timeline, l Layout) string {
 	p := Page{Layout: l}
 	switch {
 	case t.Run != "":
-	case t.Phase == timeline.PhaseUnknown:
+	case t.Phase == v1.StateUnknown:
 		p.line("whether a migration was started is unknown")
 	case len(t.Entries) == 0:
 		p.line("no migration was started on this cluster")

@@ -51,6 +51,7 @@ func FilesUnchanged(ctx context.Context, o step.Options, j *journal.Journal, bac
 	e := step.NewEnv(o, j)
 	e.Plan = back
 	var changed []string
+	asked := map[string]bool{} // a rollback may restore a file in several steps
 	for _, s := range back.Steps {
 		_, excluded := e.IsExcluded(s)
 		left := excluded || j.Record(s.Restore).BackupSHA256 == "" // that step was begun and changed nothing
@@ -58,15 +59,19 @@ func FilesUnchanged(ctx context.Context, o step.Options, j *journal.Journal, bac
 		if left || !restoresFile(s) || j.Record(s.ID).IsEnded() || !slices.ContainsFunc(o.Hosts, isHost) {
 			continue
 		}
+		place := s.Host + ":" + s.Path
+		if asked[place] {
+			continue
+		}
+		asked[place] = true
 		sum, _, err := e.DigestFile(ctx, s.Host, s.Path)
 		if hostaccess.IsUnreachable(err) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		stale, is := errors.AsType[*step.StaleError](e.CheckUnchanged(s, sum))
-		if is && !slices.Contains(changed, stale.Changed[0]) {
-			changed = append(changed, stale.Changed[0])
+		if stale, is := errors.AsType[*step.StaleError](e.CheckUnchanged(s, sum)); is {
+			changed = append(changed, stale.Changed...)
 		}
 	}
 	if len(changed) == 0 {
