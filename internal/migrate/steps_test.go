@@ -25,7 +25,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
-	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 const kcmManifest = manifests + "kube-controller-manager.yaml"
@@ -261,15 +260,7 @@ func TestABackupThatWasChangedIsNotRestored(t *testing.T) {
 	w.past(p, "leader-migration/"+component.KCM+"@cp-2")
 	rec := w.engine().env.Journal.Record("leader-migration/" + component.KCM + "@cp-2")
 	w.write("cp-2", rec.Backup, "changed", 0o600)
-	j, err := journal.Open(t.Context(), w.kube)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := j.Doc()
-	back, err := rollback.Make(&doc, w.snapshot(), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, back := w.wayBack()
 	before := w.read("cp-2", kcmManifest)
 	step, err := w.run(back)
 	says(t, err, "backup "+rec.Backup+" on host cp-2 was changed", "nothing was restored")
@@ -285,16 +276,8 @@ func TestARollbackDoesNotOverwriteSomebodyElsesChange(t *testing.T) {
 	w.past(p, "leader-migration/"+component.KCM+"@cp-2")
 	theirs := strings.Replace(w.read("cp-2", kcmManifest), "--cluster-name=lab", "--cluster-name=theirs", 1)
 	w.write("cp-2", kcmManifest, theirs, 0o600)
-	j, err := journal.Open(t.Context(), w.kube)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := j.Doc()
-	back, err := rollback.Make(&doc, w.snapshot(), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = w.run(back)
+	_, back := w.wayBack()
+	_, err := w.run(back)
 	says(t, err, kcmManifest+" on host cp-2 was changed outside this migration after the migration wrote it", "put your change aside", layout.Dir+"/backup/run-1/")
 	if w.read("cp-2", kcmManifest) != theirs {
 		t.Error("their change is gone")
@@ -307,15 +290,7 @@ func TestARollbackAsksAllFilesBeforeItsFirstStep(t *testing.T) {
 	w := newWorld(t, 2)
 	p, _ := w.begin()
 	w.past(p, "leader-migration/"+component.KCM+"@cp-2")
-	j, err := journal.Open(t.Context(), w.kube)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := j.Doc()
-	back, err := rollback.Make(&doc, w.snapshot(), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j, back := w.wayBack()
 	ask := func(hosts ...hostaccess.Host) error {
 		return precondition.FilesUnchanged(t.Context(), step.Options{Kube: w.kube, Hosts: hosts}, j, back)
 	}
@@ -324,7 +299,7 @@ func TestARollbackAsksAllFilesBeforeItsFirstStep(t *testing.T) {
 	}
 	w.write("cp-1", layout.KCMMigration, w.read("cp-1", layout.KCMMigration)+"# theirs\n", 0o600)
 	w.write("cp-2", kcmManifest, w.read("cp-2", kcmManifest)+"# theirs\n", 0o600)
-	err = ask(w.hosts...)
+	err := ask(w.hosts...)
 	says(t, err, layout.KCMMigration+" on host cp-1 was changed outside this migration", kcmManifest+" on host cp-2 was changed outside this migration")
 	var stale *step.StaleError
 	if !errors.As(err, &stale) || len(stale.Changed) != 2 {

@@ -552,8 +552,8 @@ func (w *world) engine(change ...func(*step.Options)) *Engine {
 	return w.reasoned(New(o, j))
 }
 
-// rollBack plans the way back from what the journal says, and goes it with an engine of these options.
-func (w *world) rollBack(change ...func(*step.Options)) {
+// wayBack plans the way back from what the journal says.
+func (w *world) wayBack() (*journal.Journal, *v1.Plan) {
 	w.t.Helper()
 	j, err := w.home.Open(w.t.Context())
 	if err != nil {
@@ -564,6 +564,13 @@ func (w *world) rollBack(change ...func(*step.Options)) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return j, p
+}
+
+// rollBack plans the way back from what the journal says, and goes it with an engine of these options.
+func (w *world) rollBack(change ...func(*step.Options)) {
+	w.t.Helper()
+	j, p := w.wayBack()
 	if err := j.SetPhase(w.t.Context(), v1.RunRollingBack, p, nil); err != nil {
 		w.t.Fatal(err)
 	}
