@@ -130,12 +130,12 @@ test-lab:
 	cd credentials && $(GO) build ./cmd/... tool
 	export TRANSPLANT_SOURCES="$$($(sources))" && cd lab && $(GO) test $(test_flags) $(longest) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(longest))")
 
-# What e2e shares with targets of their own.
-skew_tests = $(GO) test ./skew -count=1 -v -timeout 0 -parallel 1 -skew.all
-fleet_tests = $(GO) test ./fleet ./fleetapi -count=1 -v -timeout 0 -p 1 -fleet.all
+# Compilers run at the lowest priority: next to the clusters of the tests they would take hours.
+e2e_sets := $(lab_sets),kubernetes-v1.25.0,kubernetes-v1.27.4,kubernetes-v1.30.14
 
 .PHONY: e2e
-e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mistakes of the documents, every fix, every scenario, every version
+e2e: ## Run the long versions of the lab's tests, an hour after an hour of compilers: crashes, upgrades, mistakes of the documents, every fix, every scenario
+	cd lab && $(GO) run ./cmd/lab build --set $(e2e_sets) >/dev/null
 	failed=0; \
 	$(GO) test ./internal/hosted -count=1 -timeout 0 -hosted.all || failed=1; \
 	$(GO) test ./internal/migrate/journal -run TestAJournalOfFiveThousandWorkers -count=1 -v -timeout 0 -migrate.all || failed=1; \
@@ -149,8 +149,6 @@ e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mi
 	(cd lab && $(GO) test ./vsphereccm -run Program -count=1 -v -timeout 0 -vsphere.all) || failed=1; \
 	(cd lab && $(GO) test ./bench -count=1 -v -timeout 0 -bench.all) || failed=1; \
 	(cd lab && $(GO) test ./install -count=1 -v -timeout 0 -install.all) || failed=1; \
-	(cd lab && $(skew_tests)) || failed=1; \
-	(cd lab && $(fleet_tests)) || failed=1; \
 	exit $$failed # all of them, whichever fails
 
 .PHONY: race
@@ -238,7 +236,7 @@ e2e-openstack: ## Install and run a real OpenStack on this machine, and take our
 
 .PHONY: fleet
 fleet: ## Try the operator on a seed with user clusters: the guide, the holes of the original, bad input
-	cd lab && $(fleet_tests)
+	cd lab && $(GO) test ./fleet ./fleetapi -count=1 -v -timeout 0 -p 1 -fleet.all
 
 # CLUSTERS of the benchmark, and how many of them are migrated first.
 CLUSTERS ?= 500
@@ -296,7 +294,7 @@ captures: ## Take the snapshots that the rules are tested with from real API ser
 
 .PHONY: skew
 skew: ## Run our manager against every kube-apiserver that can be built, of every minor of its range
-	cd lab && $(skew_tests)
+	cd lab && $(GO) test ./skew -count=1 -v -timeout 0 -parallel 1 -skew.all
 
 # How long each fuzz target of the product runs.
 FUZZTIME ?= 30s
