@@ -83,15 +83,14 @@ func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error
 	if doc.Ended != nil {
 		end = *doc.Ended
 	}
-	out.ElapsedSeconds = end.Sub(doc.Started).Seconds()
+	out.ElapsedSeconds, out.IdleSeconds = end.Sub(doc.Started).Seconds(), doc.IdleSince(doc.Started).Seconds()
 	failed := countSteps(&out, steps, doc.Records)
 	progress, err := p.lock(ctx, &out)
 	if err != nil {
 		return out, "", err
 	}
-	underWay := doc.Phase == v1.RunApplying || doc.Phase == v1.RunRollingBack
 	switch {
-	case !underWay:
+	case !doc.IsUnderWay():
 	case out.Lock != nil && out.Lock.Expired:
 		out.State = v1.StateStalled
 	case out.Lock != nil:
@@ -171,10 +170,10 @@ func waiting(out *v1.Status, progress *v1.Progress) {
 	}
 	for _, s := range progress.Steps {
 		for i := range out.Current {
-			if out.Current[i].ID != s.ID || s.Waiting == "" {
+			if out.Current[i].ID != s.ID {
 				continue
 			}
-			out.Current[i].Waiting = s.Waiting
+			out.Current[i].Waiting, out.Current[i].Latest = s.Waiting, s.Latest
 			if !s.WaitingSince.IsZero() {
 				out.Current[i].WaitingSeconds = max(0, out.Time.Sub(s.WaitingSince).Round(time.Second).Seconds())
 			}

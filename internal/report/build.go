@@ -75,7 +75,7 @@ func Build(in Input) v1.Report {
 		Moved:       movedHosts(j),
 		Without:     j.Without,
 	}
-	r.DurationSeconds = round(r.Ended.Sub(r.Started))
+	r.DurationSeconds, r.IdleSeconds = round(r.Ended.Sub(r.Started)), round(j.IdleSince(j.Started))
 	judged := judgeOwnership(in, r.Ended)
 	r.Tenures, r.Overlaps, r.LateEffects = judged.Tenures, judged.Overlaps, judged.LateEffects
 	for _, g := range judged.Gaps {

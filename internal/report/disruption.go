@@ -309,7 +309,7 @@ func (m *md) disruption(r v1.Report) {
 		m.row(row.Title, fmt.Sprint(row.Looks), fmt.Sprint(row.Outages), row.Longest, row.Total, row.Budget)
 	}
 	if rows := outageRows(r); len(rows) > 0 {
-		m.header("out", "from (UTC)", "to (UTC)", ">seconds", ">certain", "first error", "during")
+		m.header("out", "from (UTC)", "to (UTC)", ">seconds", ">at least", "first error", "during")
 		for _, o := range rows {
 			m.row(
 				o.Title,

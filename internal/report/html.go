@@ -291,6 +291,11 @@ func figures(r v1.Report) []figure {
 		Tone:   good(inv.Known, surprising(inv, "Node/")),
 		Detail: fmt.Sprintf("%d before, %d after", inv.Nodes.Before, inv.Nodes.After),
 	}
+	return []figure{downtimeFigure(r), gap, writes, balancers, nodes, lengthFigure(r)}
+}
+
+// lengthFigure is how long a run took, and how much of it is done.
+func lengthFigure(r v1.Report) figure {
 	done := 0
 	for _, s := range r.Steps {
 		if s.Result != v1.StepResultPending && s.Result != v1.StepResultFailed && s.Result != v1.StepResultStarted &&
@@ -299,11 +304,14 @@ func figures(r v1.Report) []figure {
 		}
 	}
 	length := figure{
-		Value:  duration(r.DurationSeconds),
+		Value:  duration(r.DurationSeconds - r.IdleSeconds),
 		Name:   "duration",
 		Detail: fmt.Sprintf("%d of %s done", done, english.Count(len(r.Steps), "step")),
 	}
-	return []figure{downtimeFigure(r), gap, writes, balancers, nodes, length}
+	if r.IdleSeconds >= 1 {
+		length.Detail += fmt.Sprintf(", and %s paused or stopped", duration(r.IdleSeconds))
+	}
+	return length
 }
 
 func good(known bool, n int) string {

@@ -109,11 +109,11 @@ func (m *md) figures(r v1.Report) {
 	m.row("load balancers recreated", known(r.Inventory.Known, r.Inventory.LoadBalancers.Recreated))
 	m.row("nodes changed", known(r.Inventory.Known, surprising(r.Inventory, "Node/")))
 	m.row("assisted releases of a lease", fmt.Sprint(r.Handover.Assisted))
-	m.row("duration", duration(r.DurationSeconds))
+	m.row("duration", plain.TimeTaken(r))
 }
 
 func (m *md) gapTable(gaps []v1.Gap) {
-	m.header("loop", "from", "to", "cause", "at (UTC)", ">seconds", ">lease won after", "")
+	m.header("loop", "from", "to", "step", "at (UTC)", ">seconds", ">lease taken after", "measured")
 	for _, g := range gaps {
 		m.row(
 			g.Loop,
@@ -299,7 +299,7 @@ func surprising(inv v1.InventoryReport, kind string) int {
 // headlines say in a few words what each result means.
 var headlines = map[string]string{
 	v1.ResultOK:         "One owner at a time, and nothing lost",
-	v1.ResultFailed:     "The migration failed",
+	v1.ResultFailed:     "The run failed",
 	v1.ResultOverlap:    "Two managers acted on one loop",
 	v1.ResultLost:       "Something is not as it was",
 	v1.ResultDisrupted:  "Clients noticed more than the budget allows",
@@ -320,7 +320,7 @@ func summary(r v1.Report) string {
 	s := fmt.Sprintf(
 		"%s handed over in %s without two managers running one loop",
 		english.Count(len(movedLoops(r)), "cloud loop"),
-		duration(r.DurationSeconds),
+		plain.TimeTaken(r),
 	)
 	if r.Handover.OverlappingWrites != nil {
 		s += ", which the cloud's own audit log confirms"

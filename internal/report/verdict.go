@@ -244,13 +244,10 @@ func (why reasons) steps(j v1.Journal, steps []v1.StepReport) {
 	if pending > 0 {
 		why.add(v1.ResultUnfinished, "%d of %d steps were not begun", pending, len(steps))
 	}
-	if len(why[v1.ResultUnfinished]) == 0 && isUnderWay(j) {
+	if len(why[v1.ResultUnfinished]) == 0 && j.IsUnderWay() {
 		why.add(v1.ResultUnfinished, "the run has not ended: its phase is %s", j.Phase)
 	}
 }
-
-// isUnderWay reports whether a run was begun and has not ended.
-func isUnderWay(j v1.Journal) bool { return j.Phase == v1.RunApplying || j.Phase == v1.RunRollingBack }
 
 // logEnd is when the last line of a log was written.
 func logEnd(events []v1.OwnershipEvent) (end time.Time) {
@@ -282,7 +279,7 @@ func (why reasons) owners(in Input, r v1.Report) {
 	for _, g := range allGaps(r) {
 		switch {
 		case g.To != "":
-		case isUnderWay(in.Journal): // the log ends where the command did, and a loop may have found its owner since
+		case in.Journal.IsUnderWay(): // the log ends where the command did, and a loop may have found its owner since
 			why.add(v1.ResultUnfinished, "%s: no manager was seen to run it from %s, when %s ended, to %s, when the log ends",
 				g.Loop, clock(g.Start), g.From, clock(logEnd(in.Events)))
 		default:
@@ -303,7 +300,7 @@ func (why reasons) inventory(in Input, inv v1.InventoryReport) {
 		why.add(v1.ResultLost, "%s", l)
 	}
 	switch {
-	case inv.Known || isUnderWay(in.Journal) && in.After == nil:
+	case inv.Known || in.Journal.IsUnderWay() && in.After == nil:
 	case in.Before == nil || in.After == nil:
 		why.add(v1.ResultUnknown, "inventory: there is no snapshot from %s the migration to compare with", missingSide(in))
 	default:

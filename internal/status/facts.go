@@ -49,7 +49,7 @@ func (f Facts) steps() []v1.Step {
 
 // isRunning reports whether the run is begun and not ended.
 func (f Facts) isRunning() bool {
-	return f.Journal != nil && (f.Journal.Phase == v1.RunApplying || f.Journal.Phase == v1.RunRollingBack)
+	return f.Journal != nil && f.Journal.IsUnderWay()
 }
 
 // clockTolerance is by how much the clock of the executing process may seem to be off before its times are corrected.

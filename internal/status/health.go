@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -46,7 +47,9 @@ const (
 
 // health is what stands in the way of a run, the worst first.
 func health(f Facts, s v1.Status) []v1.Blocker {
-	out := slices.Concat(lockHealth(s), runHealth(f, s), nodeHealth(f), podHealth(f), leaseHealth(f, s), eventHealth(f))
+	out := slices.Concat(
+		lockHealth(s), standstill(f, s), runHealth(f, s), nodeHealth(f), podHealth(f), leaseHealth(f, s), eventHealth(f),
+	)
 	if d := f.skew(); d != 0 && s.Lock != nil {
 		out = append(out, v1.Blocker{Level: levelInfo, Impact: onMigration, Message: fmt.Sprintf(
 			"the clock of %s differs from the API server's by %s; times of the run are corrected by that",
@@ -114,13 +117,6 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 			v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and no process executes it"},
 		)
 	}
-	if s.Paused != nil && f.isRunning() {
-		b := v1.Blocker{Level: levelWarning, Impact: onMigration, Message: pause.Describe(*s.Paused)}
-		if !s.Paused.At.IsZero() {
-			b.SinceSeconds = since(f.Now.Sub(s.Paused.At))
-		}
-		out = append(out, b)
-	}
 	if f.Journal != nil {
 		for _, h := range f.Journal.Without {
 			out = append(out, v1.Blocker{
@@ -128,7 +124,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 				Impact:       onNodes,
 				SinceSeconds: since(f.since(h.At)),
 				Message: fmt.Sprintf(
-					"host %s was excluded from the run by %s: it must not come back as it was",
+					"host %s was excluded from the run by %s: before it comes back, run kubeadm reset on it, or delete its machine",
 					h.Name,
 					cmp.Or(h.By, "an unknown user"),
 				),
@@ -152,6 +148,46 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 		})
 	}
 	return out
+}
+
+// standstill says why a run does not go on, and which loops stand still after it.
+func standstill(f Facts, s v1.Status) []v1.Blocker {
+	var out []v1.Blocker
+	if s.State == v1.StateStopped && s.StoppedBehind == "" {
+		out = append(out, v1.Blocker{
+			Level: levelWarning, Impact: onMigration,
+			Message: "no process executes the run: the last command was interrupted or killed",
+		})
+	}
+	if loops := withoutOwner(s); loops != "" {
+		out = append(out, v1.Blocker{Level: levelError, Impact: onLoops, Message: "no manager holds the lease of " + loops})
+	}
+	if s.Paused != nil && f.isRunning() {
+		b := v1.Blocker{Level: levelWarning, Impact: onMigration, Message: pause.Describe(*s.Paused)}
+		if s.State == v1.StateApplying || s.State == v1.StateRollingBack {
+			b.Message = "the run waits after this step: it is " + b.Message
+		}
+		if !s.Paused.At.IsZero() {
+			b.SinceSeconds = since(f.Now.Sub(s.Paused.At))
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// withoutOwner are the loops that no manager may run though the run is over; empty where there are none. In its middle
+// a loop changes hands.
+func withoutOwner(s v1.Status) string {
+	if s.State != v1.StateApplied && s.State != v1.StateRolledBack {
+		return ""
+	}
+	var loops []string
+	for _, loop := range slices.Sorted(maps.Keys(s.Owners)) {
+		if s.Owners[loop] == noOwner {
+			loops = append(loops, loop)
+		}
+	}
+	return strings.Join(loops, ", ")
 }
 
 func nodeHealth(f Facts) []v1.Blocker {
@@ -230,7 +266,7 @@ func leaseHealth(f Facts, s v1.Status) []v1.Blocker {
 			Level:        levelWarning,
 			Impact:       onLoops,
 			SinceSeconds: &took,
-			Message:      fmt.Sprintf("lease %s of %s is not renewed: no process acts under it", l.Name, l.Holder),
+			Message:      fmt.Sprintf("lease %s of %s has expired: no manager leads under it", l.Name, l.Holder),
 		}
 		if f.Journal == nil || s.State == v1.StateRolledBack || s.State == v1.StateApplied {
 			b.Level = levelInfo // it may be left over

@@ -35,6 +35,7 @@ func Judge(f Facts) v1.Status {
 		s.ElapsedSeconds = elapsed(f)
 	}
 	s.State = stateOf(f, s)
+	s.IdleSeconds = idle(f, s)
 	if p := published(f); p != nil {
 		s.Disruption, s.Objectives = p.Disruption, p.Objectives
 	}
@@ -69,7 +70,7 @@ func WithoutSecrets(s v1.Status) v1.Status {
 	s.Current, s.Nodes = slices.Clone(s.Current), slices.Clone(s.Nodes)
 	s.Health, s.Leases = slices.Clone(s.Health), slices.Clone(s.Leases)
 	for i := range s.Current {
-		s.Current[i].Waiting = mask.Text(s.Current[i].Waiting)
+		s.Current[i].Waiting, s.Current[i].Latest = mask.Text(s.Current[i].Waiting), mask.Text(s.Current[i].Latest)
 	}
 	for i := range s.Nodes {
 		s.Nodes[i].Message = mask.Text(s.Nodes[i].Message)
@@ -151,7 +152,7 @@ func UntrustedWords(err error) string {
 // next is the command that an operator runs next, or several to choose from.
 func next(s v1.Status) string {
 	if s.Untrusted != "" {
-		return "find out who wrote the ConfigMap " + namespace + "/" + journal.Name
+		return "find out who wrote the journal: kubectl -n " + namespace + " get configmap " + journal.Name + " --show-managed-fields -o yaml"
 	}
 	command := "transplant apply"
 	if s.Phase == v1.RunRollingBack {
@@ -171,12 +172,20 @@ func next(s v1.Status) string {
 			return "transplant resume, then " + command
 		}
 		return "transplant resume"
-	case v1.StateFailed, v1.StateStopped:
+	case v1.StateFailed:
+		return "repair the error, then " + either
+	case v1.StateStopped:
 		return either
 	case v1.StateApplied, v1.StateRolledBack:
 		return "transplant verify"
 	case v1.StateUnknown:
-		return "ask for the right to read the ConfigMap kube-system/" + journal.Name
+		if slices.ContainsFunc(s.NotRead, isRefusedJournal) {
+			return "ask for the right to read the ConfigMap kube-system/" + journal.Name
+		}
+		return "repair why the journal was not read, then transplant status"
+	}
+	if s.Paused != nil {
+		return "transplant resume, or transplant status --watch"
 	}
 	return "transplant status --watch, or transplant pause"
 }
@@ -233,29 +242,39 @@ func countSteps(f Facts, s *v1.Status) {
 }
 
 // upcoming is the step that comes next of those that are not begun. As in a run, the group of a host whose manager
-// holds a lease comes after the others of its phase.
+// holds a lease comes after the others of its phase. It is empty where that host is not known. A holder bears the name
+// that its machine has, and a plan the name by which the machine is reached.
 func upcoming(f Facts, pending []v1.Step) string {
-	owners := map[string]bool{}
+	if len(pending) == 0 {
+		return ""
+	}
+	owners, groups := map[string]bool{}, map[string]bool{}
 	for _, s := range pending {
-		if s.Group != "" && slices.ContainsFunc(s.Leases, func(lease string) bool { return f.holds(s.Host, lease) }) {
+		if s.Group == "" || s.Phase != pending[0].Phase || len(s.Leases) == 0 {
+			continue
+		}
+		groups[s.Group] = true
+		if f.holdsOneOf(s) {
 			owners[s.Group] = true
 		}
+	}
+	if len(groups) > 1 && !slices.ContainsFunc(f.steps(), f.holdsOneOf) {
+		return ""
 	}
 	for _, s := range pending {
 		if s.Phase == pending[0].Phase && !owners[s.Group] {
 			return s.ID
 		}
 	}
-	if len(pending) == 0 {
-		return ""
-	}
 	return pending[0].ID
 }
 
-// holds reports whether the manager of a host holds a lease.
-func (f Facts) holds(host, lease string) bool {
-	l := f.Leases[lease]
-	return l != nil && strings.HasPrefix(ptr.Deref(l.Spec.HolderIdentity, ""), host+"_")
+// holdsOneOf reports whether the manager of a step's host holds one of the step's leases.
+func (f Facts) holdsOneOf(s v1.Step) bool {
+	return slices.ContainsFunc(s.Leases, func(lease string) bool {
+		l := f.Leases[lease]
+		return l != nil && strings.HasPrefix(ptr.Deref(l.Spec.HolderIdentity, ""), s.Host+"_")
+	})
 }
 
 // noteEnding takes in how the last command on the run ended. A step that was not begun has no record that says so.
@@ -290,8 +309,9 @@ func current(f Facts, step v1.Step, r v1.StepRecord) v1.StepStatus {
 			continue
 		}
 		out.SinceSeconds = roundSeconds(f.since(said.Since)) // it may have been begun by a run before
+		out.Latest = said.Latest
 		if said.Waiting != "" {
-			out.Waiting, out.WaitingSeconds = strings.TrimPrefix(said.Waiting, "waiting: "), roundSeconds(f.since(said.WaitingSince))
+			out.Waiting, out.WaitingSeconds = said.Waiting, roundSeconds(f.since(said.WaitingSince))
 		}
 	}
 	return out
@@ -303,4 +323,16 @@ func elapsed(f Facts) float64 {
 		return roundSeconds(f.Journal.Ended.Sub(f.Journal.Started))
 	}
 	return roundSeconds(f.since(f.Journal.Started))
+}
+
+// idle is for how long of elapsed the run was paused, or no command executed it, and still is.
+func idle(f Facts, s v1.Status) float64 {
+	if f.Journal == nil {
+		return 0
+	}
+	idle := f.Journal.IdleSince(f.Journal.Started)
+	if s.State == v1.StateStopped || s.State == v1.StateFailed || s.State == v1.StatePaused {
+		idle += f.since(f.Journal.LastSign())
+	}
+	return roundSeconds(idle)
 }

@@ -125,6 +125,7 @@ func TestAPodThatIsNotReadyIsExplained(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	noLock := func(f *Facts) { f.Lock = nil }
+	unread := func(f *Facts) { f.Journal, f.JournalUnknown = nil, true }
 	phase := func(p string) func(*Facts) { return func(f *Facts) { f.Journal.Phase = p } }
 	for _, c := range []struct {
 		name   string
@@ -133,7 +134,8 @@ func TestStates(t *testing.T) {
 		next   string
 	}{
 		{"no journal", []func(*Facts){noLock, func(f *Facts) { f.Journal = nil }}, "not-started", "transplant check"},
-		{"a journal that may not be read", []func(*Facts){func(f *Facts) { f.Journal, f.JournalUnknown = nil, true }}, "unknown", "ask for the right to read the ConfigMap kube-system/transplant-journal"},
+		{"a journal that may not be read", []func(*Facts){unread, func(f *Facts) { f.NotRead = []string{fromJournal + notAllowed + "no"} }}, "unknown", "ask for the right to read the ConfigMap kube-system/transplant-journal"},
+		{"a journal that is damaged", []func(*Facts){unread}, "unknown", "repair why the journal was not read, then transplant status"},
 		{"somebody works on it", nil, "applying", "transplant status --watch, or transplant pause"},
 		{"somebody works on it after an error", []func(*Facts){failed}, "applying", "transplant status --watch, or transplant pause"},
 		{"the lock is not renewed", []func(*Facts){func(f *Facts) { f.Lock = lockAged(215*time.Second, 0) }}, "stalled", "transplant unlock, then transplant apply"},
@@ -144,15 +146,15 @@ func TestStates(t *testing.T) {
 			"transplant unlock, then transplant rollback",
 		},
 		{"it is paused", []func(*Facts){begunNone, paused}, "paused", "transplant resume"},
-		{"it will be, after its step", []func(*Facts){paused}, "applying", "transplant status --watch, or transplant pause"},
+		{"it will be, after its step", []func(*Facts){paused}, "applying", "transplant resume, or transplant status --watch"},
 		{"it is paused and no command works on it", []func(*Facts){paused, noLock}, "paused", "transplant resume, then transplant apply"},
 		{"a pause of an older run", []func(*Facts){paused, func(f *Facts) { f.Control.Data["run"] = "run-0" }}, "applying", "transplant status --watch, or transplant pause"},
 		{"no command works on it", []func(*Facts){noLock}, "stopped", "transplant apply, or transplant rollback"},
 		{"whether somebody works on it may not be read", []func(*Facts){noLock, func(f *Facts) { f.LockUnknown = true }}, "applying", "transplant status --watch, or transplant pause"},
-		{"no command works on it after an error", []func(*Facts){noLock, failed}, "failed", "transplant apply, or transplant rollback"},
-		{"no command works on it after one ended before its step", []func(*Facts){noLock, ended}, "failed", "transplant apply, or transplant rollback"},
+		{"no command works on it after an error", []func(*Facts){noLock, failed}, "failed", "repair the error, then transplant apply, or transplant rollback"},
+		{"no command works on it after one ended before its step", []func(*Facts){noLock, ended}, "failed", "repair the error, then transplant apply, or transplant rollback"},
 		{"a command goes on with it after one ended", []func(*Facts){ended}, "applying", "transplant status --watch, or transplant pause"},
-		{"nobody works on a rollback after an error", []func(*Facts){noLock, failed, phase(v1.RunRollingBack)}, "failed", "transplant rollback"},
+		{"nobody works on a rollback after an error", []func(*Facts){noLock, failed, phase(v1.RunRollingBack)}, "failed", "repair the error, then transplant rollback"},
 		{"it is applied", []func(*Facts){noLock, phase(v1.RunApplied)}, "applied", "transplant verify"},
 		{"it is rolled back", []func(*Facts){noLock, phase(v1.RunRolledBack)}, "rolled-back", "transplant verify"},
 		{"it is being rolled back", []func(*Facts){phase(v1.RunRollingBack)}, "rolling-back", "transplant status --watch, or transplant pause"},
@@ -181,6 +183,11 @@ func TestWhatIsUnderWay(t *testing.T) {
 		s.Disruption != "no outage" ||
 		s.ElapsedSeconds != 60 {
 		t.Errorf("%+v", s)
+	}
+	if s := Judge(underWay(func(f *Facts) {
+		f.Lock.Progress = &v1.Progress{Run: "run-1", Steps: []v1.StepProgress{{ID: "b", Since: noon, Latest: "image x starts --token=hunter2hunter2"}}}
+	})); !strings.HasPrefix(s.Current[0].Latest, "image x starts") || strings.Contains(s.Current[0].Latest, "hunter2") || s.Current[0].Waiting != "" {
+		t.Errorf("what is no wait: %+v", s.Current)
 	}
 	if older := Judge(underWay(func(f *Facts) {
 		f.Lock.Progress = &v1.Progress{Run: "run-0", Disruption: "old", Steps: []v1.StepProgress{{ID: "b", Waiting: "old"}}}
@@ -273,7 +280,7 @@ func TestNodesAreShownTheWorstFirst(t *testing.T) {
 	if n := out.Nodes[len(out.Nodes)-1]; n.Name != "cp-2" || n.State != v1.NodeOut || out.StepsDone != 2 {
 		t.Errorf("a host that was excluded: %+v, %d steps", n, out.StepsDone)
 	}
-	if len(out.Health) != 1 || out.Health[0].Message != "host cp-2 was excluded from the run by ops: it must not come back as it was" {
+	if len(out.Health) != 1 || out.Health[0].Message != "host cp-2 was excluded from the run by ops: before it comes back, run kubeadm reset on it, or delete its machine" {
 		t.Errorf("a host that was excluded: %+v", out.Health)
 	}
 	if s := Judge(
@@ -314,7 +321,11 @@ func TestWhoOwnsTheLoops(t *testing.T) {
 		{"its holder leads neither manager", map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Second), migration: managerLease("cp-3_z", time.Second)},
 			map[string]string{"service": "unknown@cp-3", "nodeipam": component.KCM + "@cp-1"},
 			map[string]string{"service": "lease " + migration + ", whose holder leads neither manager", "nodeipam": "lease kube-controller-manager"}},
-		{"nobody renews the lease", map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Minute)}, map[string]string{}, map[string]string{}},
+		{"nobody renews the lease", map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Minute)},
+			map[string]string{"nodeipam": "nobody", "service": "nobody"},
+			map[string]string{
+				"nodeipam": "lease kube-controller-manager, which no manager holds", "service": "lease kube-controller-manager, which no manager holds",
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := Judge(underWay(func(f *Facts) { f.Leases = c.leases }))
@@ -368,9 +379,9 @@ func TestWhatStandsInTheWay(t *testing.T) {
 		have = append(have, fmt.Sprintf("%s/%s/%.0f/%s", b.Level, b.Impact, *b.SinceSeconds, b.Message))
 	}
 	want := []string{
-		"warning/migration/120/paused by boss@desk at 11:58:00 UTC: lunch",
+		"warning/migration/120/the run waits after this step: it is paused by boss@desk at 11:58:00 UTC: lunch",
 		"warning/nodes/60/5 of 5 nodes not Ready: worker-0, worker-1, worker-2 and 2 more",
-		"warning/cloud loops/40/lease kube-controller-manager of cp-1_x is not renewed: no process acts under it",
+		"warning/cloud loops/40/lease kube-controller-manager of cp-1_x has expired: no manager leads under it",
 		"warning/control plane/30/pod kube-system/kube-apiserver-cp-1 on node cp-1: CrashLoopBackOff of image kas:v1; see kubectl -n kube-system logs --previous kube-apiserver-cp-1 -c a",
 		"warning/migration/20/ops@bastion pid 4412 start 1 has not renewed its lock for 20s; it does so every 5s",
 		"warning/load balancers/5/Service/shop/web: SyncLoadBalancerFailed: try 1",
@@ -434,5 +445,63 @@ func TestAStatusHasNoTitleOfTheJournal(t *testing.T) {
 	}))
 	if len(s.Current) != 1 || s.Current[0].Title != "EditManifest kube-controller-manager cp-1" {
 		t.Errorf("the step under way is shown as %+v", s.Current)
+	}
+}
+
+// TestTheIdleTimeOfARun counts what is over, and what lasts.
+func TestTheIdleTimeOfARun(t *testing.T) {
+	idle := func(f *Facts) {
+		f.Journal.Stops = []v1.StopRecord{{From: noon.Add(-59 * time.Second), To: noon.Add(-54 * time.Second)}}
+		f.Journal.Pauses = []v1.PauseRecord{{From: noon.Add(-50 * time.Second), To: ptr.To(noon.Add(-47 * time.Second))}, {From: noon.Add(-45 * time.Second)}}
+	}
+	if s := Judge(underWay(idle)); s.IdleSeconds != 8 || s.ElapsedSeconds != 60 {
+		t.Errorf("under way: %v of %v", s.IdleSeconds, s.ElapsedSeconds)
+	}
+	if s := Judge(underWay(idle, func(f *Facts) { f.Lock = nil })); s.IdleSeconds != 48 {
+		t.Errorf("since the last step began 40 s ago no command executes it: %v", s.IdleSeconds)
+	}
+}
+
+// TestTheStepThatComesNext is that of a host whose manager holds no lease, and unknown where a plan calls its hosts other names than they
+// have.
+func TestTheStepThatComesNext(t *testing.T) {
+	group := func(host string) v1.Step {
+		return v1.Step{ID: "roll/" + host, Phase: "roll", Host: host, Group: host, Leases: []string{"kcm"}}
+	}
+	next := func(holder string, steps ...v1.Step) string {
+		return Judge(underWay(begunNone, func(f *Facts) {
+			f.Journal.Plan.Steps = append(f.Journal.Plan.Steps[:1:1], steps...)
+			f.Leases["kcm"] = &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder)}}
+		})).Upcoming
+	}
+	a, b := group("10.0.0.1"), group("10.0.0.2")
+	for _, c := range []struct {
+		name, holder, want string
+		steps              []v1.Step
+	}{
+		{"the holder's host comes last", "10.0.0.1_x", b.ID, []v1.Step{a, b}},
+		{"hosts that are called by addresses", "cp-1_x", "", []v1.Step{a, b}},
+		{"one host is left", "cp-1_x", a.ID, []v1.Step{a}},
+	} {
+		if have := next(c.holder, c.steps...); have != c.want {
+			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+}
+
+// TestALoopWithoutAManagerIsAnErrorOnceTheRunIsOver: in its middle, a loop changes hands.
+func TestALoopWithoutAManagerIsAnErrorOnceTheRunIsOver(t *testing.T) {
+	expired := func(f *Facts) {
+		f.Leases = map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Minute)}
+	}
+	over := func(f *Facts) { f.Journal.Phase, f.Journal.Ended, f.Lock = v1.RunApplied, ptr.To(noon), nil }
+	is := func(b v1.Blocker) bool {
+		return b.Level == levelError && b.Message == "no manager holds the lease of nodeipam, service"
+	}
+	if s := Judge(underWay(expired, over)); !slices.ContainsFunc(s.Health, is) {
+		t.Errorf("when it is over: %+v", s.Health)
+	}
+	if s := Judge(underWay(expired)); slices.ContainsFunc(s.Health, is) {
+		t.Errorf("in its middle: %+v", s.Health)
 	}
 }

@@ -65,7 +65,7 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 			n.State = v1.NodeDone
 		}
 		if slices.ContainsFunc(f.Journal.Without, func(h v1.HostOut) bool { return h.Name == n.Name || h.Node == n.Name }) {
-			n.State, n.Step, n.Message = v1.NodeOut, "", "excluded from the run: it must not come back as it was"
+			n.State, n.Step, n.Message = v1.NodeOut, "", "excluded from the run: reset it or delete its machine before it comes back"
 			continue
 		}
 		notReady(f, n)
@@ -80,7 +80,7 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 	return out
 }
 
-var order = []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone, v1.NodeOut}
+var order = []string{v1.NodeBlocked, v1.NodeWorking, v1.NodeBegun, v1.NodePending, v1.NodeDone, v1.NodeOut}
 
 func stateRank(state string) int { return slices.Index(order, state) }
 
@@ -90,13 +90,16 @@ func showStep(n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
 	if at := slices.IndexFunc(s.Current, func(c v1.StepStatus) bool { return c.ID == step.ID }); at >= 0 {
 		c := s.Current[at]
 		n.SinceSeconds = c.SinceSeconds
-		if c.Waiting != "" {
-			n.Message = c.Waiting
+		if said := cmp.Or(c.Waiting, c.Latest); said != "" {
+			n.Message = said
 		}
 	}
 	working := s.State == v1.StateApplying || s.State == v1.StateRollingBack
-	if !working && r.Error != "" || isSlowStep(step, n.SinceSeconds) {
+	switch {
+	case !working && r.Error != "", isSlowStep(step, n.SinceSeconds):
 		n.State = v1.NodeBlocked
+	case !working:
+		n.State = v1.NodeBegun
 	}
 }
 

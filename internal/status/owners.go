@@ -29,6 +29,9 @@ func LeaseNames(doc *v1.Journal) []string {
 	return []string{component.KCM, component.CCM, migration}
 }
 
+// noOwner is said of a loop that no manager may run.
+const noOwner = "nobody"
+
 // leases say who holds which lease.
 func leases(f Facts) []v1.LeaseStatus {
 	var out []v1.LeaseStatus
@@ -77,7 +80,7 @@ func owners(f Facts) (who, from map[string]string) {
 	for loop, promise := range promised(f.Journal) {
 		if stopped != "" && promise.moves && promise.step == "" {
 			if held[component.CCM] == "" {
-				who[loop], from[loop] = "nobody", "step "+stopped
+				who[loop], from[loop] = noOwner, "step "+stopped
 				continue
 			}
 			promise.component, promise.step = component.CCM, stopped
@@ -87,25 +90,30 @@ func owners(f Facts) (who, from map[string]string) {
 		if promise.moves && held[migration] != "" {
 			lease, owner = migration, leader(held, migration)
 		}
-		switch {
-		case held[lease] == "":
-			continue
-		case owner == "":
-			who[loop], from[loop] = "unknown@"+hostOf(
-				held[lease],
-			), fmt.Sprintf(
-				"lease %s, whose holder leads neither manager",
-				lease,
-			)
+		by, shown, known := ownerBy(f, held, lease, owner)
+		if !known {
 			continue
 		}
-		who[loop] = owner + "@" + hostOf(held[lease])
-		from[loop] = "lease " + lease
-		if lease != migration && promise.step != "" {
+		who[loop], from[loop] = by, shown
+		if lease != migration && promise.step != "" && held[lease] != "" {
 			from[loop] += ", after step " + promise.step
 		}
 	}
 	return who, from
+}
+
+// ownerBy says who runs a loop by the lease under which its manager leads, and how that is known. It is not where the
+// lease is not there: it may be one that is not read.
+func ownerBy(f Facts, held map[string]string, lease, owner string) (who, from string, known bool) {
+	switch {
+	case f.Leases[lease] == nil:
+		return "", "", false
+	case held[lease] == "":
+		return noOwner, "lease " + lease + ", which no manager holds", true
+	case owner == "":
+		return "unknown@" + hostOf(held[lease]), fmt.Sprintf("lease %s, whose holder leads neither manager", lease), true
+	}
+	return owner + "@" + hostOf(held[lease]), "lease " + lease, true
 }
 
 // stoppedBy is the step of a downtime after which no manager of the cluster runs the loops that move, until the new one

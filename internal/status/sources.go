@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -148,10 +149,18 @@ func (s source) has(o metav1.Object) bool {
 
 func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
+// notAllowed follows what may not be read.
+const notAllowed = ": not allowed: "
+
+// isRefusedJournal reports whether a sentence says that the journal may not be read.
+func isRefusedJournal(sentence string) bool {
+	return strings.HasPrefix(sentence, fromJournal+notAllowed)
+}
+
 // sentence says what could not be read and why, in one line.
 func (s source) sentence(err error) string {
 	if apierrors.IsForbidden(err) {
-		return s.name + ": not allowed: " + err.Error()
+		return s.name + notAllowed + err.Error()
 	}
 	return s.name + ": " + err.Error()
 }

@@ -66,7 +66,7 @@ func TestAJournalThatBreaksTheRulesIsNamedFirst(t *testing.T) {
 			b.Look(t.Context())
 			f := b.Facts()
 			s := Judge(f)
-			const who = "find out who wrote the ConfigMap kube-system/transplant-journal"
+			const who = "find out who wrote the journal: kubectl -n kube-system get configmap transplant-journal --show-managed-fields -o yaml"
 			if c.says == "" {
 				if f.Untrusted != nil || s.Untrusted != "" || strings.Contains(s.Next, who) {
 					t.Errorf("%v\n%+v", f.Untrusted, s)

@@ -57,6 +57,7 @@ func Build(in Input) v1.Timeline {
 		b.run(doc)
 		b.steps(doc)
 		b.pauses(doc)
+		b.stops(in.Facts)
 	} else if in.Facts.JournalUnknown {
 		out.Phase = v1.StateUnknown
 	}
@@ -164,7 +165,7 @@ func (b *builder) steps(doc *v1.Journal) {
 	for _, s := range steps {
 		titles[s.ID] = nameOf(s)
 	}
-	running := doc.Phase == v1.RunApplying || doc.Phase == v1.RunRollingBack
+	running := doc.IsUnderWay()
 	for _, r := range doc.Records {
 		title := cmp.Or(titles[r.ID], nameOf(v1.Step{ID: r.ID}))
 		level := info
@@ -226,5 +227,19 @@ func (b *builder) pauses(doc *v1.Journal) {
 			message += "; before step " + p.Before
 		}
 		b.during(p.From, p.To, v1.TimelinePause, info, p.Before, message)
+	}
+}
+
+// stops adds the times during which no command executed the run, and the one that lasts.
+func (b *builder) stops(f status.Facts) {
+	for _, s := range f.Journal.Stops {
+		message := "no command executed the run"
+		if s.By != "" {
+			message += ", until " + s.By + " went on with it"
+		}
+		b.during(s.From, &s.To, v1.TimelineRun, info, "", message)
+	}
+	if f.Journal.IsUnderWay() && f.Lock == nil && !f.LockUnknown {
+		b.during(f.Journal.LastSign(), nil, v1.TimelineRun, warning, "", "no command executes the run")
 	}
 }

@@ -73,6 +73,7 @@ func input() Input {
 					{ID: "and this", Started: at(40.6), Ended: ptr.To(at(40.6)), Result: v1.StepResultDone},
 					{ID: "undo/x", Started: at(41), Ended: ptr.To(at(42)), Result: v1.StepResultSkipped},
 				},
+				Stops: []v1.StopRecord{{From: at(43), To: at(48), By: "ops@b"}, {From: at(55), To: at(56)}},
 				Pauses: []v1.PauseRecord{
 					{Pause: v1.Pause{By: "boss", Reason: "lunch"}, From: at(30), To: ptr.To(at(39)), Before: "c"},
 					{Pause: v1.Pause{By: "boss"}, From: at(90)},
@@ -128,9 +129,12 @@ func TestEverySourceIsInTheOrderOfTime(t *testing.T) {
 		"40.5 0 step info: Kubelet d-1",
 		`40.6 0 step info: "and this"`,
 		"41 1 step warning: undo/x (skipped)",
+		"43 5 run info: no command executed the run, until ops@b went on with it",
 		"50 - event warning: Service/shop/web: SyncLoadBalancerFailed: said x3",
+		"55 1 run info: no command executed the run",
 		"60 - probe error: tcp lb:80 did not answer: refused",
 		"65 5 probe warning: api-read api was not looked at: asleep",
+		"90 - run warning: no command executes the run",
 		"90 - pause info: paused by boss",
 	}
 	if diff := cmp.Diff(want, lines(Build(input()))); diff != "" {
@@ -157,9 +161,12 @@ func TestWhatHadEndedBeforeIsLeftOut(t *testing.T) {
 		"40.5 0 step info: Kubelet d-1",
 		`40.6 0 step info: "and this"`,
 		"41 1 step warning: undo/x (skipped)",
+		"43 5 run info: no command executed the run, until ops@b went on with it",
 		"50 - event warning: Service/shop/web: SyncLoadBalancerFailed: said x3",
+		"55 1 run info: no command executed the run",
 		"60 - probe error: tcp lb:80 did not answer: refused",
 		"65 5 probe warning: api-read api was not looked at: asleep",
+		"90 - run warning: no command executes the run",
 		"90 - pause info: paused by boss",
 	}
 	if diff := cmp.Diff(want, lines(Build(in))); diff != "" {

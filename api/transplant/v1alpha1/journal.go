@@ -38,6 +38,54 @@ type Journal struct {
 	Ended    *time.Time `json:"ended,omitempty"`
 	// Pauses are the times during which the run waited because an administrator had asked for it.
 	Pauses []PauseRecord `json:"pauses,omitempty"`
+	// Stops are the times during which no command executed the run.
+	Stops []StopRecord `json:"stops,omitempty"`
+}
+
+// IsUnderWay reports whether a run was begun and has not ended, whether or not a command executes it now.
+func (j Journal) IsUnderWay() bool { return j.Phase == RunApplying || j.Phase == RunRollingBack }
+
+// LastSign is the last moment at which the journal shows a command at work on the run.
+func (j Journal) LastSign() time.Time {
+	last := j.Started
+	note := func(times ...*time.Time) {
+		for _, t := range times {
+			if t != nil && t.After(last) {
+				last = *t
+			}
+		}
+	}
+	note(j.Ended)
+	for _, r := range j.Records {
+		note(&r.Started, r.Ended)
+	}
+	for _, p := range j.Pauses {
+		note(&p.From, p.To)
+	}
+	for _, s := range j.Stops {
+		note(&s.To)
+	}
+	return last
+}
+
+// IdleSince is for how long the run was paused, or no command executed it, from a moment on.
+func (j Journal) IdleSince(from time.Time) time.Duration {
+	var idle time.Duration
+	add := func(begin, end time.Time) {
+		if begin.Before(from) {
+			begin = from
+		}
+		idle += max(0, end.Sub(begin))
+	}
+	for _, p := range j.Pauses {
+		if p.To != nil {
+			add(p.From, *p.To)
+		}
+	}
+	for _, s := range j.Stops {
+		add(s.From, s.To)
+	}
+	return idle
 }
 
 // Pause is what an operator asks of a run that may be executed elsewhere: to wait before its next step. It is kept
@@ -61,6 +109,16 @@ type PauseRecord struct {
 	To   *time.Time `json:"to,omitempty"`
 	// Before is the step before which it waited.
 	Before string `json:"before,omitempty"`
+}
+
+// StopRecord is a time during which no command executed the run. The command before had failed, was interrupted or
+// killed, or had done what it was asked to.
+type StopRecord struct {
+	// From is the last moment at which the journal shows that command at work; To is when the next one went on.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// By is who went on, user@host as the tool saw them.
+	By string `json:"by,omitempty"`
 }
 
 // HostOut is a host that was excluded from a migration that was begun, since it is gone for good.

@@ -184,6 +184,8 @@ type Report struct {
 	Started         time.Time `json:"started"`
 	Ended           time.Time `json:"ended"`
 	DurationSeconds float64   `json:"durationSeconds"`
+	// IdleSeconds are those of DurationSeconds during which the run was paused, or no command executed it.
+	IdleSeconds float64 `json:"idleSeconds,omitempty"`
 	// Sentence is the whole report in one sentence, for a reader who knows no loop.
 	Sentence string `json:"sentence,omitempty"`
 	// Moved counts the hosts that were changed; nil of a rollback, and where no step is about a host.

@@ -64,6 +64,8 @@ type Status struct {
 	Paused *Pause `json:"paused,omitempty"`
 	// ElapsedSeconds is from the beginning of the run to its end, or to now.
 	ElapsedSeconds float64 `json:"elapsedSeconds,omitempty"`
+	// IdleSeconds are those of ElapsedSeconds during which the run was paused, or no command executed it.
+	IdleSeconds float64 `json:"idleSeconds,omitempty"`
 	// Remaining is how much longer it takes; nil when it is not known, or when no process works on it.
 	Remaining *Range `json:"remaining,omitempty"`
 	// Nodes are the hosts and nodes that steps are about, the worst first.
@@ -102,6 +104,8 @@ type StepStatus struct {
 	// published.
 	Waiting        string  `json:"waiting,omitempty"`
 	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
+	// Latest is what was last said of it, where that is no wait.
+	Latest string `json:"latest,omitempty"`
 }
 
 // LockStatus is the lock on the cluster.
@@ -146,6 +150,8 @@ type NodeStatus struct {
 const (
 	NodeBlocked = "Blocked"
 	NodeWorking = "Working"
+	// NodeBegun is that of a node with a step that was begun, and that no command executes now.
+	NodeBegun   = "Begun"
 	NodePending = "Pending"
 	NodeDone    = "Done"
 	// NodeOut: the host was lost and excluded from the run.
@@ -182,6 +188,8 @@ type StepProgress struct {
 	// Waiting is what it waits for, since WaitingSince.
 	Waiting      string    `json:"waiting,omitempty"`
 	WaitingSince time.Time `json:"waitingSince,omitzero"`
+	// Latest is what was last said of it, where that is no wait.
+	Latest string `json:"latest,omitempty"`
 }
 
 // KindTimeline is the kind of Timeline.

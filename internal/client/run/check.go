@@ -2,13 +2,15 @@ package run
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/client"
-	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
 )
 
 // CheckOptions say what Check judges, and how.
@@ -62,14 +64,27 @@ func (u *underWay) note(ctx context.Context, c *client.Client, o *client.PlanOpt
 		return
 	}
 	doc := j.Doc()
-	next := map[string]string{
-		v1.RunApplying:    "transplant apply goes on with it, transplant rollback takes it back",
-		v1.RunRollingBack: "transplant rollback goes on with it",
-	}[doc.Phase]
-	if o.InProgress = next != ""; o.InProgress && !u.said {
+	if o.InProgress = doc.IsUnderWay(); o.InProgress && !u.said {
 		u.said = true
-		c.Narrate("migration %s is %s: %s; change nothing by hand", doc.Run, wording.StateWords(doc.Phase), next)
+		c.Narrate("%s; change nothing by hand", describeRun(ctx, c, doc))
 	}
+}
+
+// describeRun says of a run that was begun and has not ended which process executes it, and what goes on with it where
+// none does.
+func describeRun(ctx context.Context, c *client.Client, doc v1.Journal) string {
+	run, next := "migration "+doc.Run, "transplant apply goes on with it, transplant rollback takes it back"
+	if doc.Phase == v1.RunRollingBack {
+		run, next = "the rollback of "+run, "transplant rollback goes on with it"
+	}
+	held, err := lock.Read(ctx, c.Kube)
+	switch {
+	case errors.Is(err, lock.ErrNoLock):
+		return fmt.Sprintf("%s was begun and is not finished, and no command executes it now: %s", run, next)
+	case err != nil: // who may not read the lock learns what goes on with it
+		return fmt.Sprintf("%s was begun and is not finished: %s", run, next)
+	}
+	return fmt.Sprintf("%s is under way: %s executes it (transplant status --watch shows it)", run, held.Who())
 }
 
 // runChecks chooses the options that were left to the cluster and runs the checks.

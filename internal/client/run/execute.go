@@ -11,6 +11,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -117,6 +118,9 @@ func execute(
 		part.Until = p.Steps[of.steps-1].ID
 	}
 	noteEnding(ctx, c, doc.Run, nil) // of an earlier command
+	if p.Direction == planstep.Forward {
+		j.GoOn(fault.Clock().Now().UTC(), client.UserName())
+	}
 	err = engine.Run(hard, &part, stop)
 	stopProbes()
 	if err != nil {
@@ -126,12 +130,7 @@ func execute(
 		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
-		ExplainLostHosts(c, err, p.Direction)
-		if errors.Is(err, step.ErrInterrupted) {
-			if idle := engine.Unowned(context.WithoutCancel(ctx)); len(idle) > 0 {
-				c.Narrate("this is the middle of the downtime: no manager runs %s until it goes on or back", strings.Join(idle, ", "))
-			}
-		}
+		explainStop(ctx, c, engine, err, p.Direction)
 		c.Narrate(
 			"stopped. What was done stays; to go on: transplant %s",
 			map[string]string{planstep.Forward: "apply; to go back: transplant rollback", planstep.Rollback: "rollback"}[p.Direction],
@@ -153,18 +152,43 @@ func execute(
 		)
 		return nil
 	}
-	ended := time.Now().UTC()
+	ended := fault.Clock().Now().UTC()
 	phase := map[string]string{planstep.Forward: v1.RunApplied, planstep.Rollback: v1.RunRolledBack}[p.Direction]
 	if err := j.SetPhase(ctx, phase, nil, &ended); err != nil {
 		return err
 	}
 	c.Narrate(
 		"%s: %d steps in %s\nnext: transplant verify, then transplant report",
-		phase,
+		wording.StateWords(phase),
 		len(p.Steps),
-		ended.Sub(startOf(j.Doc(), p)).Round(time.Second),
+		timeTaken(j.Doc(), p, ended),
 	)
 	return nil
+}
+
+// timeTaken says how long a plan took that has ended: the work, and then what it was paused or stopped.
+func timeTaken(doc v1.Journal, p *v1.Plan, ended time.Time) string {
+	start := startOf(doc, p)
+	idle := doc.IdleSince(start)
+	took := (ended.Sub(start) - idle).Round(time.Second).String()
+	if idle = idle.Round(time.Second); idle > 0 {
+		took += ", and " + idle.String() + " paused or stopped"
+	}
+	return took
+}
+
+// explainStop says what an error means for a run: hosts that are lost, a fact that has changed, loops that no manager
+// runs.
+func explainStop(ctx context.Context, c *client.Client, engine *migrate.Engine, err error, direction string) {
+	ExplainLostHosts(c, err, direction)
+	if _, stale := errors.AsType[*step.StaleError](err); stale && direction == planstep.Forward {
+		c.Narrate("no other plan can be made in the middle of a migration: put back what was changed, or take the migration back")
+	}
+	if errors.Is(err, step.ErrInterrupted) {
+		if idle := engine.Unowned(context.WithoutCancel(ctx)); len(idle) > 0 {
+			c.Narrate("no manager runs %s now, in the middle of the downtime: go on or back at once", strings.Join(idle, ", "))
+		}
+	}
 }
 
 // SuggestBundle says how to ask for help after a failure. One who interrupts a run, or whose lock is taken, needs none.
@@ -274,10 +298,11 @@ func resultsOf(doc v1.Journal) map[string]v1.StepResult {
 	return results
 }
 
-func stepsDone(doc v1.Journal) int {
-	n := 0
-	for _, r := range doc.Records {
-		if r.Result == v1.StepResultDone || r.Result == v1.StepResultAlreadyDone {
+// stepsDone is how many of a plan's steps are done, as the journal says.
+func stepsDone(p *v1.Plan, doc v1.Journal) int {
+	results, n := resultsOf(doc), 0
+	for _, s := range p.Steps {
+		if r := results[s.ID]; r == v1.StepResultDone || r == v1.StepResultAlreadyDone {
 			n++
 		}
 	}

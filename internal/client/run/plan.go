@@ -68,18 +68,10 @@ func nextCommand(ctx context.Context, c *client.Client, from string) string {
 	if err != nil {
 		return ""
 	}
-	switch doc := j.Doc(); doc.Phase {
-	case v1.RunApplying:
-		return fmt.Sprintf(
-			"\nmigration %s was begun and is not finished: go on with transplant apply, or back with transplant rollback; another plan can be made of the cluster when it is rolled back",
-			doc.Run,
-		)
-	case v1.RunRollingBack:
-		return fmt.Sprintf(
-			"\nthe rollback of migration %s was begun and is not finished: go on with transplant rollback",
-			doc.Run,
-		)
-	case v1.RunApplied:
+	switch doc := j.Doc(); {
+	case doc.IsUnderWay():
+		return "\n" + describeRun(ctx, c, doc) + "; another plan can be made of the cluster when it is rolled back"
+	case doc.Phase == v1.RunApplied:
 		return fmt.Sprintf(
 			"\nmigration %s is applied: look at it with transplant verify, or go back with transplant rollback",
 			doc.Run,

@@ -46,7 +46,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 		doc.Run,
 		doc.Started.Format(time.RFC3339),
 		doc.User,
-		stepsDone(doc),
+		stepsDone(&doc.Plan, doc),
 		len(doc.Plan.Steps),
 	)
 	if o.Until == "" {
@@ -70,7 +70,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 		return err
 	}
 	if o.DryRun {
-		return c.ShowPlan(&doc.Plan, client.PlanView{Answer: true})
+		return c.ShowPlan(&doc.Plan, client.PlanView{Answer: true, Results: resultsOf(doc)})
 	}
 	if err := seesProcesses(c); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -67,7 +68,17 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	if err := f.mayTakeBack(ctx, c, j, p); err != nil {
 		return err
 	}
-	if err := c.ShowPlan(p, client.PlanView{Answer: f.DryRun}); err != nil {
+	view := client.PlanView{Answer: f.DryRun}
+	if trust.IsRollingBack(&doc) {
+		view.Results = resultsOf(doc)
+		c.Narrate(
+			"the rollback of migration %s was begun and is not finished: its journal says that %d of its %d steps are done; what the cluster does not show is done again",
+			doc.Run,
+			stepsDone(p, doc),
+			len(p.Steps),
+		)
+	}
+	if err := c.ShowPlan(p, view); err != nil {
 		return err
 	}
 	if f.DryRun {
@@ -170,6 +181,7 @@ func rollbackLocked(
 	if err := filesUnchanged(ctx, c, j, p); err != nil {
 		return err
 	}
+	j.GoOn(fault.Clock().Now().UTC(), client.UserName())
 	if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func mayChange(ctx context.Context, e *step.Env, s v1.Step, node string, touched
 	}
 	if why != "" && why != *told {
 		*told = why
-		e.Report(s, step.EventProgress, "waiting: "+why)
+		e.Report(s, step.EventProgress, step.WaitingPrefix+why)
 	}
 	return why == "", nil
 }

@@ -59,8 +59,10 @@ const (
 	maxNotes    = 100
 	maxError    = 8 << 10
 	maxEvidence = 20
-	// maxPauses is how many pauses the journal keeps. The oldest goes first.
+	// maxPauses is how many pauses the journal keeps, and how many stops. The oldest goes first.
 	maxPauses = 100
+	// shortestStop is what counts as a stop: clocks of two machines differ by less, and a command takes longer to begin.
+	shortestStop = time.Second
 )
 
 // Names of the ConfigMaps in kube-system.
@@ -82,7 +84,7 @@ const (
 const chunk = 900_000
 
 // ErrNoJournal says that no migration was started on this cluster.
-var ErrNoJournal = errors.New("no migration was started on this cluster: run transplant apply")
+var ErrNoJournal = errors.New("no migration was started on this cluster: compare --context; transplant check begins one")
 
 // Journal keeps what was started in the cluster, compressed, in ConfigMaps: a user with the kubeconfig can continue
 // where another one stopped.
@@ -302,6 +304,21 @@ func (j *Journal) SetPhase(ctx context.Context, phase string, rollback *v1.Plan,
 		j.doc.Rollback, j.where.rollback.decided = rollback, false
 	}
 	return j.write(ctx)
+}
+
+// GoOn notes that a command goes on with a run on which others have worked. From the last sign of them until now no
+// command did. The next write writes it.
+func (j *Journal) GoOn(now time.Time, by string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	from := j.doc.LastSign()
+	if len(j.doc.Records) == 0 || now.Sub(from) < shortestStop {
+		return
+	}
+	j.doc.Stops = append(slices.Clone(j.doc.Stops), v1.StopRecord{From: from, To: now, By: mask.Cut(by, maxName)})
+	if over := len(j.doc.Stops) - maxPauses; over > 0 {
+		j.doc.Stops = j.doc.Stops[over:]
+	}
 }
 
 // WrittenBy is the version of the program that writes from now on.

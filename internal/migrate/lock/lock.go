@@ -30,7 +30,7 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	dead := "transplant unlock takes the lock away of one that has ended, --steal-lock does so without looking whether it has"
+	dead := "if it has ended: transplant unlock"
 	if e.Hosted {
 		dead = "if it has certainly ended, run again with --steal-lock"
 	}

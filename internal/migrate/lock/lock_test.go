@@ -289,7 +289,7 @@ func TestAHeldLockNamesUnlockBeforeItIsTakenBlindly(t *testing.T) {
 		want   string
 	}{
 		{false, "the cluster is locked by ops@bastion pid 4412, which is at work: wait for it, or stop it where it runs; " +
-			"transplant unlock takes the lock away of one that has ended, --steal-lock does so without looking whether it has"},
+			"if it has ended: transplant unlock"},
 		{true, "the cluster is locked by ops@bastion pid 4412, which is at work: wait for it, or stop it where it runs; if it has certainly ended, run again with --steal-lock"},
 	} {
 		if got := (&HeldError{Holder: process, Hosted: c.hosted}).Error(); got != c.want {

@@ -3,6 +3,7 @@ package lock
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,14 +58,18 @@ func (p *Progress) Saw(e step.Event) {
 			p.doc.Steps = append(p.doc.Steps, v1.StepProgress{ID: e.Step.ID, Since: e.Time.UTC()})
 		}
 		s := &p.doc.Steps[at]
-		message := mask.Cut(e.Message, progressLimit)
-		if message == "" || s.Waiting == message {
-			break
+		message, waits := strings.CutPrefix(mask.Cut(e.Message, progressLimit), step.WaitingPrefix)
+		switch {
+		case message == "":
+		case e.Kind == step.EventProgress && !waits:
+			s.Latest, s.Waiting, s.WaitingSince = message, "", time.Time{}
+		case s.Waiting == message:
+		default:
+			if s.Waiting == "" || podreason.Cause(s.Waiting) != podreason.Cause(message) {
+				s.WaitingSince = e.Time.UTC()
+			}
+			s.Waiting, s.Latest = message, ""
 		}
-		if s.Waiting == "" || podreason.Cause(s.Waiting) != podreason.Cause(message) {
-			s.WaitingSince = e.Time.UTC()
-		}
-		s.Waiting = message
 	default:
 		return
 	}
@@ -97,7 +102,7 @@ func (p *Progress) send() {
 	if err == nil && len(data) > progressTotal {
 		doc.Steps = slices.Clone(doc.Steps)
 		for i := range doc.Steps {
-			doc.Steps[i].Waiting, doc.Steps[i].WaitingSince = "", time.Time{}
+			doc.Steps[i].Waiting, doc.Steps[i].WaitingSince, doc.Steps[i].Latest = "", time.Time{}, ""
 		}
 		data, err = json.Marshal(doc)
 	}
@@ -119,7 +124,7 @@ func ReadProgress(annotation string) *v1.Progress {
 	}
 	p.Disruption, p.Objectives = mask.Text(p.Disruption), mask.Text(p.Objectives)
 	for i := range p.Steps {
-		p.Steps[i].Waiting = mask.Text(p.Steps[i].Waiting)
+		p.Steps[i].Waiting, p.Steps[i].Latest = mask.Text(p.Steps[i].Waiting), mask.Text(p.Steps[i].Latest)
 	}
 	return &p
 }

@@ -159,6 +159,14 @@ func TestProgressIsPublishedOnTheLock(t *testing.T) {
 		!have.Steps[0].WaitingSince.Equal(noon.Add(3*time.Second)) {
 		t.Errorf("shown: %+v", have)
 	}
+	p.Saw(step.Event{Kind: step.EventProgress, Step: planned, Time: noon, Message: "node a takes pods again"})
+	if s := p.doc.Steps[0]; s.Latest != "node a takes pods again" || s.Waiting != "" || !s.WaitingSince.IsZero() {
+		t.Errorf("what is no wait: %+v", s)
+	}
+	p.Saw(step.Event{Kind: step.EventProgress, Step: planned, Time: noon, Message: step.WaitingPrefix + "node b"})
+	if s := p.doc.Steps[0]; s.Latest != "" || s.Waiting != "node b" || !s.WaitingSince.Equal(noon) {
+		t.Errorf("a wait that is said at once: %+v", s)
+	}
 	p.Saw(step.Event{Kind: step.EventDone, Step: planned, Time: noon})
 	p.Disrupted("API watch: 1 reconnect")
 	for len(shown().Steps) > 0 {

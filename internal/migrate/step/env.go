@@ -106,6 +106,9 @@ const (
 	EventInterrupted           = EventKind(v1.StepResultInterrupted)
 )
 
+// WaitingPrefix begins the message of an EventProgress that says at once what is waited for.
+const WaitingPrefix = "waiting: "
+
 // Event is something that happened to a step.
 type Event struct {
 	Time    time.Time

@@ -31,6 +31,15 @@ func Duration(seconds float64) string {
 	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
+// TimeTaken says how long a run took: the work, and then for how long it was paused, or no command executed it.
+func TimeTaken(r v1.Report) string {
+	took := Duration(r.DurationSeconds - r.IdleSeconds)
+	if r.IdleSeconds >= 1 {
+		took += ", and " + Duration(r.IdleSeconds) + " paused or stopped"
+	}
+	return took
+}
+
 // Outage writes the length of an outage. Looks are half a second apart, so none is said with one digit.
 func Outage(seconds float64) string {
 	switch {
@@ -138,7 +147,7 @@ func doneWords(r v1.Report) string {
 	if m := r.Moved; m != nil && m.ControlPlanes+m.Workers == 1 {
 		were = "was"
 	}
-	return fmt.Sprintf("%s %s of %s %s moved out of tree%s", dayWords(r), what, name, were, left)
+	return fmt.Sprintf("%s %s of %s %s moved to the cloud-controller-manager%s", dayWords(r), what, name, were, left)
 }
 
 func isUnfinished(steps []v1.StepReport) bool {
@@ -199,12 +208,12 @@ func clientWords(c Clients) string {
 	var out string
 	switch {
 	case c.ServicePaths == 0:
-		out = "no Service was probed, and clients of its API noticed " + length(c.API, c.APIOpen)
+		out = "no Service was probed, and clients of its API had no answer for " + length(c.API, c.APIOpen)
 	case c.APIPaths == 0 || c.API == c.Services:
-		out = "clients noticed " + length(c.Seconds, c.Open())
+		out = "clients had no answer for " + length(c.Seconds, c.Open())
 	default:
 		out = fmt.Sprintf(
-			"clients of its Services noticed %s, and clients of its API %s",
+			"clients of its Services had no answer for %s, and clients of its API for %s",
 			length(c.Services, c.ServicesOpen), length(c.API, c.APIOpen),
 		)
 	}

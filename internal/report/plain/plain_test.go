@@ -33,7 +33,7 @@ func TestASentenceSaysWhatThereIsEvidenceFor(t *testing.T) {
 	outage := func(kind string, seconds float64, open bool) v1.PathDisruption {
 		return v1.PathDisruption{Kind: kind, Path: "p", LongestSeconds: seconds, Outages: []v1.Outage{{Seconds: seconds, Open: open}}}
 	}
-	const whole = "On 12 May 2026, 3 control-plane hosts and 5 workers of cluster prod were moved out of tree; clients noticed 0.0 s; " +
+	const whole = "On 12 May 2026, 3 control-plane hosts and 5 workers of cluster prod were moved to the cloud-controller-manager; clients had no answer for 0.0 s; " +
 		"at no moment did two managers act; the longest time without a manager was 0.90 s (service loop)."
 	for _, c := range []struct {
 		name   string
@@ -42,18 +42,18 @@ func TestASentenceSaysWhatThereIsEvidenceFor(t *testing.T) {
 	}{
 		{"everything was measured", func(*v1.Report) {}, whole},
 		{"one host", func(r *v1.Report) { r.Moved = &v1.MovedHosts{ControlPlanes: 1} }, "1 control-plane host of cluster prod was moved"},
-		{"a control plane that a seed hosts", func(r *v1.Report) { r.Moved = nil }, "the cloud loops of cluster prod were moved out of tree;"},
-		{"a host that was lost", func(r *v1.Report) { r.Without = []v1.HostOut{{}} }, "out of tree (1 lost host left out);"},
+		{"a control plane that a seed hosts", func(r *v1.Report) { r.Moved = nil }, "the cloud loops of cluster prod were moved to the cloud-controller-manager;"},
+		{"a host that was lost", func(r *v1.Report) { r.Without = []v1.HostOut{{}} }, "to the cloud-controller-manager (1 lost host left out);"},
 		{"over midnight", func(r *v1.Report) { r.Ended = noon.Add(13 * time.Hour) }, "From 12 May 2026 to 13 May 2026, 3 control-plane"},
 		{"no time at all", func(r *v1.Report) { r.Started = time.Time{} }, "On an unknown day, 3 control-plane"},
 		{"not probed", func(r *v1.Report) { r.Disruption = nil }, "; what clients noticed was not measured;"},
 		{"probed, and nothing could be reached", func(r *v1.Report) { r.Disruption.Paths = nil }, "; what clients noticed was not measured;"},
 		{"the API was out", func(r *v1.Report) { r.Disruption.Paths[0] = outage(v1.PathAPIRead, 1.25, false) },
-			"; clients of its Services noticed 0.0 s, and clients of its API 1.25 s;"},
+			"; clients of its Services had no answer for 0.0 s, and clients of its API for 1.25 s;"},
 		{"a Service is out still", func(r *v1.Report) { r.Disruption.Paths[1] = outage(v1.PathTCP, 7, true) },
-			"; clients of its Services noticed at least 7.00 s, and clients of its API 0.0 s;"},
-		{"only the API was probed", func(r *v1.Report) { r.Disruption.Paths = r.Disruption.Paths[:1] }, "; no Service was probed, and clients of its API noticed 0.0 s;"},
-		{"a time without a probe", func(r *v1.Report) { r.Disruption.Unobserved = []v1.Unobserved{{Seconds: 90}} }, "noticed 0.0 s (no probe ran for 90.0 s);"},
+			"; clients of its Services had no answer for at least 7.00 s, and clients of its API for 0.0 s;"},
+		{"only the API was probed", func(r *v1.Report) { r.Disruption.Paths = r.Disruption.Paths[:1] }, "; no Service was probed, and clients of its API had no answer for 0.0 s;"},
+		{"a time without a probe", func(r *v1.Report) { r.Disruption.Unobserved = []v1.Unobserved{{Seconds: 90}} }, "had no answer for 0.0 s (no probe ran for 90.0 s);"},
 		{"no audit log", func(r *v1.Report) { r.Handover.OverlappingWrites = nil }, "; at no moment were two managers seen to act;"},
 		{"no ownership log", func(r *v1.Report) { r.Tenures, r.Gaps = nil, nil },
 			"; whether two managers acted at the same time is unknown; for how long no manager acted is unknown."},
@@ -108,6 +108,18 @@ func TestTheLongestOutageNamesItsPath(t *testing.T) {
 	}
 	if Noticed(nil).Measured() {
 		t.Error("nothing was probed, and it is measured")
+	}
+}
+
+func TestTheTimeThatARunTookLeavesOutWhatItWasStopped(t *testing.T) {
+	for want, r := range map[string]v1.Report{
+		"50.0 s": {DurationSeconds: 50},
+		"50.0 s, and 1 h 0 min paused or stopped": {DurationSeconds: 3650, IdleSeconds: 3600},
+		"49.5 s": {DurationSeconds: 50, IdleSeconds: 0.5},
+	} {
+		if got := TimeTaken(r); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

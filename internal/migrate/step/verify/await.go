@@ -66,7 +66,7 @@ func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		}
 		if now := x.Env.Clock.Now(); why != told || now.Sub(at) >= awaitReminder {
 			told, at = why, now
-			x.Env.Report(s, step.EventProgress, "waiting: "+why)
+			x.Env.Report(s, step.EventProgress, step.WaitingPrefix+why)
 		}
 		select {
 		case <-x.Env.Stopping:
