@@ -139,6 +139,13 @@ var toolingRules = []ruleCase{
 		says:   []string{"ip-10-0-0-12.ec2.internal", "--host-access"},
 		change: func(s *v1.Snapshot) { s.Hosts[1].APIOnly = true },
 	},
+	{
+		name:   "a reason that all hosts have is said once",
+		code:   "HOST-001",
+		want:   unknwn,
+		says:   []string{"reading hosts/cp-1: forbidden (the same for 2: cp-1, cp-2)"},
+		change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1", "hosts/cp-2") },
+	},
 	{name: "the control plane runs as Deployments", code: "HOST-001", want: pass_, says: []string{"1 Deployment"}, change: hostedCluster},
 
 	{name: "the new identity has its rights", code: "RBAC-002", want: pass_, says: []string{"all 4 things"}},

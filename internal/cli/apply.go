@@ -15,7 +15,7 @@ import (
 func addRunFlags(c *console.Console, f *run.Options, cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.Yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&f.DryRun, "dry-run", false, "print the plan and change nothing")
-	cmd.Flags().BoolVar(&f.Steal, "steal-lock", false, "take the lock from a holder that is certainly dead")
+	cmd.Flags().BoolVar(&f.Steal, "steal-lock", false, "take the lock without looking whether its holder renews it: only if you know that it has ended")
 	addWithoutFlag(f, cmd)
 	addObjectivesFlag(f, cmd)
 	console.AddPinFlag(&f.Pinned, cmd)

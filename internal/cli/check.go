@@ -32,9 +32,10 @@ func newCheck(c *console.Console) *cobra.Command {
 		Use:   "check",
 		Short: "Find what would go wrong, before anything is touched",
 		Args:  cobra.NoArgs,
-		Example: "  transplant check\n  transplant check --wait=10m --problems\n" +
+		Example: "  transplant check --cloud=aws\n  transplant check --cloud=aws --wait=10m --problems\n" +
 			"  transplant check --from-snapshot snapshot.yaml -o json\n  transplant check --list",
-		Long: "Check looks at the cluster and the hosts, read-only, and judges what it found. What could not be found out is unknown, and unknown blocks as a failure does.",
+		Long: "Check looks at the cluster and the hosts, and judges what it found. What could not be found out is unknown, and unknown blocks as a failure does.\n" +
+			"It changes nothing on hosts. With --host-access=pod, the default, it starts a Job and a pod on each Linux node, and deletes them when it ends.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {
 				return listChecks(c, cmd, output)

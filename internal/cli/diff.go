@@ -45,7 +45,7 @@ func newDiff(c *console.Console) *cobra.Command {
 		Annotations: map[string]string{comparing: "true"},
 		Args:        cobra.MaximumNArgs(1),
 		Example:     "  transplant diff\n  transplant diff plan.yaml\n  transplant diff --from-snapshot snapshot.yaml",
-		Long: "Diff compares the cluster as it is with what it would be after the plan, and changes nothing.\nIt covers manifests, units, the kubelets' flags, kubeadm's configuration and objects.\n" +
+		Long: "Diff compares the cluster as it is with what it would be after the plan, and changes nothing on hosts.\nIt covers manifests, units, the kubelets' flags, kubeadm's configuration and objects.\n" +
 			"With --host-access it compares the files' bytes, edited as apply would edit them.\nFrom a snapshot alone, it compares the flags, one argument a line. Secrets are masked.\n\n" +
 			"The exit code is that of kubectl diff: 0 without a difference, 1 with differences, more than 1 for an error (9 for one that is 1 elsewhere).\n" +
 			"A program in " + externalDiff + " is given two directories to compare instead, but for -o json and yaml.",

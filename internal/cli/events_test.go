@@ -131,7 +131,7 @@ func TestARunThatIsRefusedSaysSoInItsLastEvent(t *testing.T) {
 		want []string
 		says string
 	}{
-		{"no consent", []string{"apply", good}, exitcode.NotApproved, []string{"version", "plan", "finished"}, "there is no terminal to ask on"},
+		{"no consent", []string{"apply", good}, exitcode.NotApproved, []string{"version", "plan", "finished"}, "there is no terminal on which to ask"},
 		{"a plan that is none", []string{"apply", "nope.yaml"}, exitcode.Error, []string{"version", "finished"}, "reading the plan: open nope.yaml"},
 		{"findings", []string{"apply", "--yes"}, exitcode.Blocked, nil, "blocked by 1 finding"},
 		{"nothing to roll back", []string{"rollback", "--yes"}, exitcode.Error, []string{"version", "finished"}, "there is nothing to roll back"},
@@ -211,7 +211,7 @@ func TestAQuestionIsAskedOnStandardErrorAndToldOnStandardOutput(t *testing.T) {
 	keyboard, terminal := openTerminal(t)
 	var out, asked bytes.Buffer
 	err := asking(t, console.Streams{In: terminal, Out: &out, Err: &asked})
-	if exitcode.Of(err) != exitcode.NotApproved || !strings.Contains(err.Error(), "standard error, which is no terminal") || asked.Len() > 0 {
+	if exitcode.Of(err) != exitcode.NotApproved || !strings.Contains(err.Error(), "standard error is no terminal, on which to ask") || asked.Len() > 0 {
 		t.Errorf("asked where no person reads: %v, %s", err, asked.String())
 	}
 	if have := told(eventsOf(t, out.String())); !slices.Equal(have, []string{"version"}) {

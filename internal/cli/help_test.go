@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,39 @@ func TestTheHelpOfACommandWithManyFlagsGroupsThem(t *testing.T) {
 		if out := transplant(t, "apply", "--help").out; strings.Count(out, want) != 1 || strings.Contains(out, "Global Flags:") {
 			t.Errorf("the help of apply has %q %d times", want, strings.Count(out, want))
 		}
+	}
+}
+
+// TestTheHelpIsAsWideAsTheTerminal, and not set in lines where it is read from a pipe.
+func TestTheHelpIsAsWideAsTheTerminal(t *testing.T) {
+	const columns = 90
+	keyboard, terminal := openTerminal(t)
+	setWidth(t, terminal, columns)
+	read := make(chan string)
+	go func() {
+		data, _ := io.ReadAll(keyboard) // ends with an error when the terminal is closed
+		read <- string(data)
+	}()
+	root := newRoot(console.Streams{In: terminal, Out: terminal, Err: terminal}, "transplant")
+	root.SetArgs([]string{"apply", "--help"})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	_ = terminal.Close()
+	out := <-read
+	if !strings.Contains(out, "--host-access") {
+		t.Fatalf("this is no help:\n%s", out)
+	}
+	text, _, _ := strings.Cut(out, "Examples:") // which is to be copied
+	_, flags, _ := strings.Cut(out, "What is done:")
+	flags, _, _ = strings.Cut(flags, "Exit codes:")
+	for line := range strings.Lines(text + flags) {
+		if line = strings.TrimRight(line, "\r\n"); len(line) > columns {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	if piped := transplant(t, "apply", "--help").out; strings.Count(piped, "\n") >= strings.Count(out, "\n") {
+		t.Error("a pipe gets as many lines")
 	}
 }
 

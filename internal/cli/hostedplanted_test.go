@@ -160,7 +160,7 @@ func TestAPlantedEnvironmentInASeedIsRefused(t *testing.T) {
 		"the plan in the journal was not approved on this machine",
 		"gives the cloud-controller-manager AWS_CONTAINER_CREDENTIALS_FULL_URI",
 	)
-	fails(t, s.run("apply", "--ccm-env", env), exitcode.NotApproved, "there is no terminal to ask on")
+	fails(t, s.run("apply", "--ccm-env", env), exitcode.NotApproved, "there is no terminal on which to ask")
 }
 
 // TestARollbackInASeedThatIsMadeOfItsJournalIsShown, or the attacks above would be refused for another reason.
@@ -292,7 +292,7 @@ func TestARunInASeedCarriesOutThePinnedPlanAlone(t *testing.T) {
 		if r := s.run(command, "--dry-run", "--plan-sha256", sum); r.code != exitcode.OK {
 			t.Errorf("%s --dry-run: code %d:\n%s", command, r.code, r.text(nil))
 		}
-		fails(t, s.run(command, "--plan-sha256", sum), exitcode.NotApproved, "there is no terminal to ask on")
+		fails(t, s.run(command, "--plan-sha256", sum), exitcode.NotApproved, "there is no terminal on which to ask")
 	}
 	if written := slices.Concat(s.seed.Writes()[inSeed:], s.user.Writes()[inUser:]); len(written) > 0 {
 		t.Errorf("something was written: %v", written)

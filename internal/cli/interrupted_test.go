@@ -51,10 +51,10 @@ func TestTheFirstInterruptFinishesTheStepAndTheSecondStopsAtOnce(t *testing.T) {
 	}
 	interrupt()
 	<-hard.Done()
-	if cause := context.Cause(hard); !errors.Is(cause, context.Canceled) || !strings.Contains(cause.Error(), "uncertain until the same command is run again") {
+	if cause := context.Cause(hard); !errors.Is(cause, context.Canceled) || !strings.Contains(cause.Error(), "stopped inside a step: run the same command again") {
 		t.Errorf("cause: %v", cause)
 	}
-	if exitcode.Of(context.Cause(hard)) != exitcode.Interrupted || !strings.Contains(said.String(), "the current step is finished first; press Ctrl-C once more") {
+	if exitcode.Of(context.Cause(hard)) != exitcode.Interrupted || !strings.Contains(said.String(), "the run stops after this step; a second Ctrl-C stops inside it") {
 		t.Errorf("exit %d: %s", exitcode.Of(context.Cause(hard)), said.String())
 	}
 }
@@ -109,7 +109,7 @@ func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {
 		`error: step create/RoleBinding/kube-system/transplant-leader-migration: creating RoleBinding/kube-system/transplant-leader-migration: rolebindings is forbidden: admission plugin "Strict" does not want any`,
 	)
 	status := c.run("status")
-	for _, part := range []string{"· failed · 4/42 steps · phase 1/6 prepare\n", "step       create/RoleBinding/kube-system/transplant-leader-migration · for ", "error      creating RoleBinding"} {
+	for _, part := range []string{"· failed · 4/42 steps · phase 1/6 prepare\n", "step       create/RoleBinding/kube-system/transplant-leader-migration · begun ", "error      creating RoleBinding"} {
 		if !strings.Contains(status.out, part) {
 			t.Errorf("status does not say %q:\n%s", part, status.out)
 		}

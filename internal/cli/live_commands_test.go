@@ -61,7 +61,7 @@ func TestAnAppliedMigration(t *testing.T) {
 func TestCommandsWithoutAMigration(t *testing.T) {
 	c := newLive(t)
 	fails(t, c.run("rollback"), exitcode.Error, "no migration was started on this cluster: there is nothing to roll back")
-	fails(t, c.run("verify"), exitcode.Error, "no migration was started on this cluster: run transplant apply")
+	fails(t, c.run("verify"), exitcode.Error, "no migration was started on this cluster: compare --context; transplant check begins one")
 	fails(t, c.run("report"), exitcode.Error, "no migration was started on this cluster")
 	c.journal(v1.RunRolledBack, 3, 0)
 	if r := c.run("rollback"); r.code != exitcode.OK || !strings.Contains(r.errOut, "is rolled back: nothing to do") {
@@ -141,7 +141,7 @@ func TestApplyIsRefused(t *testing.T) {
 			[]string{good},
 			exitcode.NotApproved,
 			[]string{
-				"not approved: to execute these", "there is no terminal to ask on", "--yes", "phase 1  prepare",
+				"there is no terminal on which to ask whether to execute these", "--yes", "phase 1  prepare",
 				"steps on cluster test (uid cluster-…, context test, server http://127.0.0.1:",
 			},
 		},
@@ -259,7 +259,7 @@ func TestTwoAtOnce(t *testing.T) {
 	defer func() { client.LockClock = was }()
 	c.lock(holder)
 	fails(t, c.run("apply", good, "--yes"), exitcode.Locked, "ops@bastion pid 4412 holds the lock on the cluster: looking for up to ", " whether it is renewed\n",
-		"the cluster is locked by ops@bastion pid 4412, which is at work", "transplant unlock", "--steal-lock")
+		"the cluster is locked by ops@bastion pid 4412, which is at work", "if it has ended: transplant unlock")
 	c.unchanged()
 	here := c.approvedHere(c.journal(v1.RunApplying, 2, 1))
 	before := len(c.api.Writes())
@@ -282,7 +282,7 @@ func TestAMigrationUnderWay(t *testing.T) {
 	made := filepath.Join(t.TempDir(), "plan.yaml")
 	transplant(t, append([]string{"plan", "--from-snapshot", labSnapshot, "--out", made}, credentials...)...)
 	fails(t, c.run("apply", made, "--yes"), exitcode.Error, "migration 20261121-120000 was begun and is not finished: run transplant apply without a plan")
-	fails(t, c.run("apply"), exitcode.NotApproved, "2 of ", "to go on with it on cluster ", ", context test, server http://127.0.0.1:")
+	fails(t, c.run("apply"), exitcode.NotApproved, "2 of ", "whether to go on with it on cluster ", ", context test, server http://127.0.0.1:")
 	c.journal(v1.RunRollingBack, 2, 1)
 	fails(t, c.run("apply", "--yes"), exitcode.Error, "a rollback of migration 20261121-120000 was begun and not finished: run transplant rollback")
 }
@@ -290,7 +290,8 @@ func TestAMigrationUnderWay(t *testing.T) {
 func TestNoPermission(t *testing.T) {
 	c := newLive(t)
 	c.api.Deny("get", "configmaps")
-	fails(t, c.run("resume"), exitcode.Error, `User "tester" cannot get resource "configmaps" in API group "" in the namespace "kube-system"`)
+	fails(t, c.run("resume"), exitcode.Error, `User "tester" cannot get resource "configmaps" in API group "" in the namespace "kube-system"`,
+		"this command takes rights that you may not have. The roles in deploy/rbac: reader, pauser.\n")
 	c.api.Deny("create", "clusterroles")
 	c.api.Deny("update", "leases")
 	r := c.run("check")

@@ -100,7 +100,7 @@ func newResume(c *console.Console) *cobra.Command {
 				c.Narrate("migration %s was not paused: nothing to do", doc.Run)
 				return c.PrintResult(output, result)
 			}
-			c.Narrate("migration %s goes on; it was %s", doc.Run, pause.Describe(*was))
+			c.Narrate("the pause of migration %s is lifted: it was %s", doc.Run, pause.Describe(*was))
 			held, err := lock.Read(cmd.Context(), c.Kube)
 			result.Lock = lockStatus(c, held, err)
 			if errors.Is(err, lock.ErrNoLock) {
@@ -133,7 +133,7 @@ func findUnfinishedRun(ctx context.Context, c *console.Console, what string) (v1
 		return v1.Journal{}, err
 	}
 	doc := j.Doc()
-	if doc.Phase != v1.RunApplying && doc.Phase != v1.RunRollingBack {
+	if !doc.IsUnderWay() {
 		return v1.Journal{}, exitcode.With(
 			exitcode.Error,
 			"migration %s is %s: there is nothing to %s",

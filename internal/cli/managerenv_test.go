@@ -58,7 +58,7 @@ func TestAPlantedEnvironmentIsShownAndRefused(t *testing.T) {
 	}
 	// Named by this command it is a question as any other, which --yes does not answer for a journal that nobody has seen here.
 	r := c.run("apply", "--ccm-env", "HTTPS_PROXY="+value)
-	fails(t, r, exitcode.NotApproved, "there is no terminal to ask on")
+	fails(t, r, exitcode.NotApproved, "there is no terminal on which to ask")
 }
 
 // TestAPlanFileWithoutALookerIsAskedAboutItsEnvironment: its steps are made again and compared, its options are not.
@@ -75,7 +75,7 @@ func TestAPlanFileWithoutALookerIsAskedAboutItsEnvironment(t *testing.T) {
 	}
 	fails(t, c.run("apply", file, "--yes"), exitcode.NotApproved, "with --yes no operator reads plan "+file,
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI, which may decide", "--plan-sha256 "+compare.Digest(p))
-	fails(t, c.run("apply", file), exitcode.NotApproved, "there is no terminal to ask on") // a person looks at the review
+	fails(t, c.run("apply", file), exitcode.NotApproved, "there is no terminal on which to ask") // a person looks at the review
 	if r := c.run("apply", file, "--dry-run"); r.code != exitcode.OK {
 		t.Error(r.text(nil))
 	}
@@ -172,7 +172,7 @@ func TestAPlanFileWithoutALookerIsAskedAboutItsImage(t *testing.T) {
 	sum := compare.Digest(p)
 	fails(t, c.run("apply", file, "--yes"), exitcode.NotApproved, "with --yes no operator reads plan "+file,
 		"starts the image "+image, "(--image="+image+")", "--plan-sha256 "+sum)
-	fails(t, c.run("apply", file), exitcode.NotApproved, "there is no terminal to ask on") // a person looks at the review
+	fails(t, c.run("apply", file), exitcode.NotApproved, "there is no terminal on which to ask") // a person looks at the review
 	c.unchanged()
 	for _, own := range [][]string{{"--image", image}, {"--plan-sha256", sum}} {
 		if r := c.run(append([]string{"apply", file, "--yes"}, own...)...); r.code == exitcode.NotApproved {
@@ -205,7 +205,7 @@ func TestAPlanFileWithoutALookerIsAskedAboutItsProgram(t *testing.T) {
 		"has the kubelets run "+program+" of this machine (SHA-256 "+p.Options.CredentialProviderSHA256+") as root",
 		"(--credential-provider="+program+")", "--plan-sha256 "+sum)
 	r := c.run("apply", file) // a person looks at the review, in which each step of a file is shown
-	fails(t, r, exitcode.NotApproved, "there is no terminal to ask on")
+	fails(t, r, exitcode.NotApproved, "there is no terminal on which to ask")
 	for _, want := range []string{
 		"program that kubelets run as root: " + program + " of this machine, SHA-256 " + p.Options.CredentialProviderSHA256, "put ecr-credential-provider on ",
 	} {

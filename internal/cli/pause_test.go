@@ -110,7 +110,7 @@ func TestUnlock(t *testing.T) {
 		words   []string
 		gone    bool
 	}{
-		{"nobody agrees", nil, nil, exitcode.NotApproved, []string{"not approved: to delete the lock of ops@bastion pid 4412 there is", "--yes"}, false},
+		{"nobody agrees", nil, nil, exitcode.NotApproved, []string{"not approved: there is no terminal on which to ask whether to delete the lock of ops@bastion pid 4412;", "--yes"}, false},
 		{"a holder that ended", nil, []string{"--yes"}, exitcode.OK,
 			[]string{"the lock is held by ops@bastion, pid 4412 · lock renewed 95s ago", "looking for 10s whether it is renewed", "the lock is gone\nnext: transplant apply, or transplant rollback"}, true},
 		{"a holder that is at work", func(o *onlooker) { o.lock(0) }, []string{"--yes"}, exitcode.Locked, []string{"ops@bastion pid 4412 renews its lock, so it is at work", "--force"}, false},

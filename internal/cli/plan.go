@@ -87,6 +87,8 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 			next = c.Command("check") + ", since the plan is blocked"
 		}
 		c.Narrate("saved %s; next: %s", o.out, next)
+	} else if o.format.Value == "text" && !report.Summary.Blocked {
+		c.Narrate("the plan is not saved: the same command with --out plan.yaml saves it for transplant apply plan.yaml")
 	}
 	if err := printMadePlan(c, o.format, p); err != nil {
 		return err

@@ -33,7 +33,7 @@ func newRenew(c *console.Console) *cobra.Command {
 		Example: "  transplant renew --host-access=pod:node-role.kubernetes.io/control-plane\n" +
 			"  transplant renew --seed-namespace=cluster-abc",
 		Long: "Renew replaces the token of each manager that runs as a static pod, when a third of its life is over. It prints when each token expires. Managers read it\n" +
-			"again by themselves: nothing is restarted. Our own manager on AWS renews its token by itself, and a DaemonSet's or Deployment's pods get theirs from the\n" +
+			"again by themselves: nothing is restarted. Our own managers renew their tokens by themselves, and a DaemonSet's or Deployment's pods get theirs from the\n" +
 			"kubelet. Run it once a month, from a timer: a manager of an official image is locked out of its cluster after a year without it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Connect(); err != nil {

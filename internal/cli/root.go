@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	bundlecmd "github.com/transplant-dev/transplant/internal/cli/bundle"
@@ -43,6 +44,9 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 	}
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(s.Err, "error: %s\n", c.Advice(visible.Lines(mask.Error(err))))
+		if rights := help.Rights(cmd); rights != "" && apierrors.IsForbidden(err) {
+			fmt.Fprintf(s.Err, "this command takes rights that you may not have. %s\n", rights)
+		}
 	}
 	c.RemindFlags()
 	code := exitCodeOf(cmd, err)
@@ -91,11 +95,11 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
 		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager.\n" +
 			"A report says whether two managers acted at the same time, and for how long none did.",
-		Example: "  transplant check\n" +
-			"  transplant plan --out plan.yaml\n" +
-			"  transplant apply plan.yaml\n" +
-			"  transplant report -o html --out report.html\n" +
-			"  transplant rollback",
+		Example: "  transplant check --cloud=aws\n" +
+			"  transplant plan --cloud=aws --out plan.yaml\n" +
+			"  transplant apply --cloud=aws plan.yaml\n" +
+			"  transplant report --cloud=aws -o html --out report.html\n" +
+			"  transplant rollback --cloud=aws",
 		Version:       client.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -162,7 +166,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		}
 	}
 	complete.Register(root)
-	help.Set(root, exitCodes)
+	help.Set(root, exitCodes, console.TerminalWidth(s.Out))
 	for _, cmd := range root.Commands() {
 		c.Commands = append(c.Commands, cmd.Name())
 	}
@@ -217,5 +221,5 @@ const exitCodes = `Exit codes:
   6    the plan is stale; the message names what changed
   7    not approved, or no terminal to ask on and no --yes
   8    another process holds the lock
-  9    error of diff
+  9    error of diff (1 in other commands)
   130  interrupted; run the same command again to go on`

@@ -206,12 +206,15 @@ func statusLine(s v1.Status, wait func(string) string) string {
 	var parts []string
 	parts = append(parts, fmt.Sprintf("%s %d/%d", s.State, s.StepsDone, s.StepsTotal))
 	if s.State == v1.StateStopped && s.StoppedBehind != "" {
-		parts = append(parts, "behind "+s.StoppedBehind+", as asked")
+		parts = append(parts, "after "+s.StoppedBehind+", as asked")
 	}
 	for _, c := range s.Current {
 		step := c.ID
 		if c.Waiting != "" {
 			step += " waits: " + wait(c.Waiting)
+		}
+		if c.Latest != "" {
+			step += ": " + c.Latest
 		}
 		parts = append(parts, step)
 	}
@@ -235,7 +238,7 @@ func withoutAges(b v1.Blocker) string {
 
 // fingerprint is a status without what changes by itself.
 func fingerprint(s v1.Status) v1.Status {
-	s.Time, s.ElapsedSeconds, s.Remaining, s.LastErrorSeconds = time.Time{}, 0, nil, nil
+	s.Time, s.ElapsedSeconds, s.IdleSeconds, s.Remaining, s.LastErrorSeconds = time.Time{}, 0, 0, nil, nil
 	if s.Lock != nil {
 		l := *s.Lock
 		l.AgeSeconds = 0

@@ -47,7 +47,7 @@ func TestStatusOfARunThatNobodyWorksOn(t *testing.T) {
 	v := o.volatile()
 	o.begin()
 	golden(t, "status-stopped", o.run("status"), v)
-	o.doc.Records[o.current].Error = "verifying, for 1m0s: no process of kube-controller-manager runs on host cp-2"
+	o.doc.Records[o.current].Error = "its effect did not show within 1m0s: no process of kube-controller-manager runs on host cp-2"
 	o.begin()
 	golden(t, "status-failed", o.run("status"), v)
 	ended := client.Now()
@@ -101,7 +101,7 @@ func TestStatusOfAJournalThatSomebodyElseWrote(t *testing.T) {
 	if code := <-w.code; code != exitcode.Error {
 		t.Errorf("watching a planted journal that says applied ends with %d:\n%s", code, w.errOut.String())
 	}
-	const next = "next: find out who wrote the ConfigMap kube-system/transplant-journal"
+	const next = "next: find out who wrote the journal: kubectl -n kube-system get configmap transplant-journal"
 	if said := w.errOut.String(); !strings.Contains(said, "/etc/cron.d/x") || !strings.Contains(said, next) {
 		t.Errorf("it does not say why:\n%s", said)
 	}

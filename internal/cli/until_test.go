@@ -66,7 +66,7 @@ func TestAnApplyThatStopsAsItWasToldGoesOnWithTheSamePlan(t *testing.T) {
 		}
 	}
 	status := c.run("status")
-	for _, part := range []string{"· stopped · 3/5 steps", "stopped    behind " + p.Steps[2].ID + ", as asked\n", "upcoming   " + p.Steps[3].ID + "\n", "next: transplant apply"} {
+	for _, part := range []string{"· stopped · 3/5 steps", "stopped    after " + p.Steps[2].ID + ", as asked\n", "upcoming   " + p.Steps[3].ID + "\n", "next: transplant apply"} {
 		if !strings.Contains(status.out, part) {
 			t.Errorf("status does not say %q:\n%s", part, status.out)
 		}

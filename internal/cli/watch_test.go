@@ -80,7 +80,7 @@ func TestWatchingARunInAPipe(t *testing.T) {
 	lines := strings.Count(w.out.String(), "\n")
 	o.lock(0, o.waiting("kube-controller-manager on cp-2 is not ready")) // a renewal is no change
 	o.paused()
-	w.out.shows(t, "warning: paused by boss@desk at 11:58:00 UTC: the shop is open\n")
+	w.out.shows(t, "warning: the run waits after this step: it is paused by boss@desk at 11:58:00 UTC: the shop is open\n")
 	if n := strings.Count(w.out.String(), "\n"); n != lines+1 {
 		t.Errorf("%d lines for one change:\n%s", n-lines, w.out.String())
 	}
@@ -113,7 +113,7 @@ func TestWatchingARunThatFails(t *testing.T) {
 	if code := <-w.code; code != exitcode.Error ||
 		!strings.Contains(
 			w.errOut.String(),
-			"migration 20261121-115500 ended with an error: the disk of cp-2 is full\n  | next: transplant apply, or transplant rollback",
+			"migration 20261121-115500 ended with an error: the disk of cp-2 is full\n  | next: repair the error, then transplant apply, or transplant rollback",
 		) {
 		t.Errorf("exit %d: %s", code, w.errOut.String())
 	}

@@ -509,7 +509,7 @@ func TestAnUndoThatCannotWriteIsGoneOnWith(t *testing.T) {
 	}
 	p := w.given(plainStep("cp-1"))
 	_, err := w.run(p)
-	says(t, err, "exit status 1. Taking host cp-1 back did not succeed, and the next run goes on with that", "no space left on device")
+	says(t, err, "exit status 1. The old files of the kubelet on host cp-1 could not be put back, and the same command tries that first", "no space left on device")
 	w.full["cp-1"] = false
 	_, err = w.run(p)
 	says(t, err, "has its old flags again")

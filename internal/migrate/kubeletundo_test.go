@@ -24,7 +24,7 @@ func TestARestartOfAKubeletThatNobodyAnswersIsHintedAt(t *testing.T) {
 	if got := kubelet.Hints(planned, v1.StepRecord{Backup: "/b/flags"}, true); got != nil {
 		t.Errorf("nothing was changed, and there are hints: %v", got)
 	}
-	const back, itself = "cp /b/flags " + flagsFile, "puts the files of its kubelet back by itself"
+	const back, itself = "cp /b/flags " + flagsFile, "puts the old files back by itself"
 	for guarded, want := range map[bool][]string{false: {back}, true: {itself, back}} {
 		x := kubelet.Kubelet{Env: newWorld(t, 1).engineFor(t).env}
 		x.Env.Plan = &v1.Plan{Steps: []v1.Step{planned}}

@@ -353,7 +353,7 @@ func TestAnOwnerIsNotStoppedWhenNobodyCanTakeOver(t *testing.T) {
 	if err == nil || step != "leader-migration/"+component.KCM+"@cp-1" {
 		t.Fatalf("step %s: %v", step, err)
 	}
-	says(t, err, "could not be proven", "kube-controller-manager on host cp-2 did not answer")
+	says(t, err, "was not proven, so that none was restarted", "kube-controller-manager on host cp-2 did not answer")
 	if w.read("cp-1", kcmManifest) != before || w.holder(component.KCM) == "" {
 		t.Error("the owner was touched")
 	}
@@ -393,7 +393,7 @@ func TestAStepWhoseEffectDoesNotShow(t *testing.T) {
 		t.Fatalf("step %s: %v", planned, err)
 	}
 	const why = "mirror pod kube-system/kube-controller-manager-node-cp-2: as before the change: the kubelet of node node-cp-2 has not taken the new manifest"
-	says(t, err, "verifying, for 2m0s: "+why)
+	says(t, err, "its effect did not show within 2m0s: "+why)
 	rec := w.engine().env.Journal.Record(planned)
 	if rec.Result != v1.StepResultStarted || !strings.Contains(rec.Error, why) || rec.BackupSHA256 == "" {
 		t.Errorf("record %+v", rec)

@@ -302,7 +302,7 @@ func TestAPauseWaitsForTheEndOfADowntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(said) != 2 || !strings.Contains(said[0], "it waits behind step start/"+component.CCM+"@cp-1") || said[1] != "paused" {
+	if len(said) != 2 || !strings.Contains(said[0], "it waits after step start/"+component.CCM+"@cp-1") || said[1] != "paused" {
 		t.Errorf("said: %q", said)
 	}
 }

@@ -373,8 +373,8 @@ func endedWrongly(o Outcome, e ended) string {
 		if len(o.Codes) == 1 && e.code != interrupted {
 			return fmt.Sprintf("it ended with exit code %d, not %d", e.code, interrupted)
 		}
-		if len(o.Codes) == 1 && !strings.Contains(e.stderr, "uncertain until the same command is run again") {
-			return "it does not say that the step is uncertain"
+		if len(o.Codes) == 1 && !strings.Contains(e.stderr, "stopped inside a step: run the same command again") {
+			return "it does not say that it stopped inside a step"
 		}
 	}
 	return ""

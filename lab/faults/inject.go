@@ -89,7 +89,7 @@ func (c *Campaign) make(ctx context.Context, f Fault) (heal Heal, goOn bool, err
 
 // makeHere makes the faults of the machine that the command runs on.
 func (c *Campaign) makeHere(ctx context.Context, f Fault) (goOn bool, err error) {
-	const first, gone = "the current step is finished first", "the session is gone"
+	const first, gone = "the run stops after this step; a second Ctrl-C", "the terminal is gone"
 	switch f.Kind {
 	case Killed:
 		return false, nil

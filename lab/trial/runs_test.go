@@ -143,6 +143,10 @@ A gap is the longest time that a loop which moves had no manager. On the way bac
 | provider | in tree | control plane | strategy | cloud | there and back | gap there | gap back | overlaps | commit |
 |---|---|---|---|---|---|---:|---:|---:|---|
 `)
+	if len(all) == 0 {
+		b.WriteString("\nNo run is recorded here yet: `make providers` records them. What the lab's tests have tried is in the [support matrix](support-matrix.md#providers).\n")
+		return b.String()
+	}
 	for _, r := range all {
 		p, _ := cloudprovider.Lookup(r.Provider)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %.2f s | %.2f s | %d | %s, %s |\n", cmp.Or(p.Title, r.Provider), r.Version, r.Shape, r.Strategy, r.Cloud,

@@ -162,9 +162,19 @@ func shortMatrix() string {
 	first, last := proven.Minors()
 	ours, _ := cloudprovider.OwnImage(cloudprovider.AWS, first)
 	fmt.Fprintf(&b, "\nOur manager is built from the libraries of Kubernetes 1.%d. [The skew policy](https://kubernetes.io/releases/version-skew-policy/)\n"+
-		"covers it with an API server of 1.%d, and not with older ones. Tests run it with API servers of each minor from %s. `--image=official` takes the provider's own image of the cluster's minor.\n",
-		ours.Minor, ours.Minor, span(first, last))
+		"covers it with an API server of 1.%d, and not with older ones. Tests run the AWS manager with API servers of each minor from %s.\nThey run the others with %s. `--image=official` takes the provider's own image of the cluster's minor.\n",
+		ours.Minor, ours.Minor, span(first, last), strings.Join(minorsOf(proven.VersionsOf(cloudprovider.OpenStack)), ", "))
 	return b.String()
+}
+
+// minorsOf are versions as 1.26.
+func minorsOf(versions []string) []string {
+	var out []string
+	for _, v := range versions {
+		parts := strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3)
+		out = append(out, parts[0]+"."+parts[1])
+	}
+	return out
 }
 
 func supportMatrix() string {

@@ -11,9 +11,9 @@ import (
 )
 
 func judgeHostsReadable(f facts.Facts) v1.Finding {
-	if errs := f.BroadHostErrors(); len(errs) > 0 {
+	if bad := f.BroadHostErrors(); !bad.Empty() {
 		return findings.With(
-			findings.Unknown("%s", strings.Join(errs, "; ")),
+			findings.Unknown("%s", strings.Join(bad.Grouped().Texts(), "; ")),
 			"the manifests of every control-plane host",
 			"/etc/kubernetes/manifests on each host",
 			"",

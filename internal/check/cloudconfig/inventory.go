@@ -25,7 +25,7 @@ var inventoryComplete = rule.Check{
 		fix := "transplant check " + reads.Flag
 		if f.Cloud == nil {
 			if finding, ok := f.Missing("cloud"); ok {
-				return findings.With(finding, expected, "the cloud's API", fix)
+				return findings.With(finding, expected, "the cloud's API", reads.Credentials)
 			}
 			if name != "" && !readable {
 				return findings.With(

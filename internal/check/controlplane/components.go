@@ -260,7 +260,7 @@ var sameCloudFlags = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
-	LookFor:   "the setting that the finding names, under the command of each host; the hosts have to agree",
+	LookFor:   "the setting that the finding names, or the cloud config; it has to be the same on each host",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeSameFlags,
 }
@@ -278,13 +278,17 @@ func judgeSameFlags(f facts.Facts) v1.Finding {
 	}
 	flagsDiffer := !bad.Empty()
 	if values, differ := byValue(kcms, configDigest); differ {
-		bad.Add("cloud config", "the cloud config file differs: %s", values)
+		bad.Add("cloud config", "the contents of the cloud config differ (by the first letters of their SHA-256): %s", values)
 	}
 	switch {
 	case len(f.InstancesOf(component.KCM)) == 0:
 		return findings.Unknown("no %s was found", component.KCM)
 	case bad.Empty():
 		return findings.Pass("the cloud flags of %s agree", findings.Plural(len(kcms), component.KCM))
+	}
+	look := "transplant snapshot -o yaml"
+	if !flagsDiffer {
+		look = "sha256sum " + shell.Quote(kcms[0].Flag("cloud-config", "/etc/kubernetes/cloud.conf")) + "   # on each host that is named"
 	}
 	outcome := v1.Fail
 	if f.Opts.InProgress || !flagsDiffer {
@@ -300,7 +304,7 @@ func judgeSameFlags(f facts.Facts) v1.Finding {
 		),
 		"the same on every host",
 		"manifests of "+component.KCM,
-		"transplant snapshot -o yaml",
+		look,
 	)
 }
 

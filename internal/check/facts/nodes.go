@@ -211,12 +211,12 @@ func (f Facts) Readmits() bool {
 
 // BroadHostErrors are the errors that hide a whole host, its manifests or its systemd units. Narrower ones belong to
 // narrower checks.
-func (f Facts) BroadHostErrors() []string {
-	var out []string
+func (f Facts) BroadHostErrors() findings.Problems {
+	var out findings.Problems
 	for i, e := range f.Errors {
 		parts := f.paths[i]
 		if parts[0] == "hosts" && (len(parts) <= 2 || parts[2] == "manifests" || parts[2] == "units") {
-			out = append(out, e.Error)
+			out.Add(parts[min(1, len(parts)-1)], "%s", e.Error)
 			f.Reported[i] = true
 		}
 	}

@@ -182,7 +182,7 @@ func judgeKubeletDefaults(f facts.Facts) v1.Finding {
 	}
 	if f.KubeletDefaults == nil {
 		return findings.Skip(
-			"there is no kubelet-config: kubeadm did not make this cluster, and what makes its nodes has to be told of the new flags",
+			"there is no ConfigMap kube-system/kubelet-config: give the new flags to whatever makes the Nodes",
 		)
 	}
 	d := f.KubeletDefaults

@@ -24,6 +24,9 @@ var volumesLeftBehind = rule.Check{
 	Judge:     judgeLeftBehind,
 }
 
+// showMigrated shows for each Node which plugins its kubelet leaves to CSI drivers.
+const showMigrated = "kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'"
+
 func judgeLeftBehind(f facts.Facts) v1.Finding {
 	vols, finding, ok := allStorage(f)
 	if !ok {
@@ -59,7 +62,7 @@ func judgeLeftBehind(f facts.Facts) v1.Finding {
 			all.Finding(outcome, "in-tree volumes cannot be attached or deleted: %s", failing[0].Text),
 			"CSI migration, or --external-cloud-volume-plugin with --cloud-config",
 			"flags of "+component.KCM,
-			"kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'",
+			showMigrated,
 		)
 	case len(unclear) > 0:
 		return findings.Unknown("%s", strings.Join(unclear, "; "))
@@ -73,7 +76,7 @@ func judgeLeftBehind(f facts.Facts) v1.Finding {
 			),
 			"CSI migration everywhere before the plugin leaves Kubernetes",
 			"flags of "+component.KCM,
-			"transplant plan --out plan.yaml",
+			showMigrated,
 		)
 	}
 	return findings.Pass(

@@ -36,14 +36,14 @@ func (c *Console) Approve(yes bool, what string) error {
 	if f, ok := c.In.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 		return exitcode.With(
 			exitcode.NotApproved,
-			"not approved: to %s there is no terminal to ask on; review what was printed above and run the same command with --yes",
+			"not approved: there is no terminal on which to ask whether to %s; review what was printed above, and run the same command with --yes",
 			what,
 		)
 	}
 	if c.events != nil && !IsTerminal(c.Err) {
 		return exitcode.With(
 			exitcode.NotApproved,
-			"not approved: to %s is asked on standard error, which is no terminal; review what was printed above and run the same command with --yes",
+			"not approved: standard error is no terminal, on which to ask whether to %s; review what was printed above, and run the same command with --yes",
 			what,
 		)
 	}

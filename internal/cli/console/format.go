@@ -69,10 +69,21 @@ func (c *Console) LayoutFor(w io.Writer, wide bool) printer.Layout {
 
 		AsCalled: c.AsCalled,
 	}
-	if f, ok := w.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			l.Width = width
-		}
+	if width := TerminalWidth(w); width > 0 {
+		l.Width = width
 	}
 	return l
+}
+
+// TerminalWidth is the width of a terminal, in columns; 0 where there is none.
+func TerminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return max(0, width)
 }

@@ -245,7 +245,7 @@ func addHostFlags(h *client.HostOptions, f *pflag.FlagSet) {
 		&h.ControlPlane,
 		hostproof.Flag,
 		nil,
-		"hosts that are of the control plane by your own word, where no Node has an address that the API servers announce",
+		"names of control-plane hosts, for HOST-001 where no Node has an address of the EndpointSlice default/kubernetes",
 	)
 	_ = f.MarkHidden("host-ttl") // registered above
 }
@@ -278,7 +278,7 @@ func (c *Console) AddGlobalFlags(f *pflag.FlagSet) {
 		&c.Clouds.Cloud,
 		"cloud",
 		"",
-		"also look at the cloud, read-only, with the credentials of the environment: aws, azure, gce, openstack, vsphere, or aws:routeTable=rtb-...",
+		"the cloud to look at, read-only, with the credentials of the environment: aws, azure, gce, openstack, vsphere, or aws:routeTable=rtb-...; without it CLOUD-001 is unknown and blocks",
 	)
 	f.StringVar(
 		&c.Clouds.Path,

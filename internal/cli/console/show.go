@@ -37,6 +37,7 @@ func (c *Console) ShowPlan(p *v1.Plan, how client.PlanView) error {
 	}
 	l := c.LayoutFor(w, false)
 	l.Folded = how.Made
+	l.Results = how.Results
 	return printer.PrintPlan(w, p, l)
 }
 

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -40,9 +39,9 @@ func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-
 		case s := <-ch:
 			halt() // before it is said: its reader may rely on no further step
 			if s == syscall.SIGHUP {
-				c.Narrate("\nthe session is gone: the current step is finished, and the same command goes on from there")
+				c.Narrate("\nthe terminal is gone: the run stops after this step; to go on, run the same command again")
 			} else {
-				c.Narrate("\ninterrupted: the current step is finished first; press Ctrl-C once more to stop at once")
+				c.Narrate("\ninterrupted: the run stops after this step; a second Ctrl-C stops inside it, and its effect is unknown then")
 			}
 		case <-stop:
 		case <-ended:
@@ -54,12 +53,7 @@ func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-
 				if s == syscall.SIGHUP {
 					continue
 				}
-				cancel(
-					fmt.Errorf(
-						"stopped in the middle of a step, whose effect is uncertain until the same command is run again: %w",
-						context.Canceled,
-					),
-				)
+				cancel(insideStepError{})
 				return
 			case <-ended:
 				return
@@ -83,3 +77,13 @@ func (l *listener) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// insideStepError ends a command at a second Ctrl-C.
+type insideStepError struct{}
+
+func (insideStepError) Error() string {
+	return "stopped inside a step: run the same command again, which looks first at what was done"
+}
+
+// Unwrap says that nothing went wrong.
+func (insideStepError) Unwrap() error { return context.Canceled }

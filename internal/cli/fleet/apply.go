@@ -31,7 +31,7 @@ func newApply(c *console.Console) *cobra.Command {
 			"after its own checks. With --details whole it executes the printed steps and no others. Apply follows the objects and starts the next clusters as\n" +
 			"others are done. A wave begins when all of the one before are done and have been watched for --soak. It stops starting clusters when more than\n" +
 			"--max-failures have failed, were blocked for longer than --patience, or take longer than they may.\n" +
-			"Those that do when it starts get --patience, too: an administrator may just have fixed them.\n\n" +
+			"A cluster that is blocked or late already when apply starts gets --patience, too: an administrator may just have fixed it.\n\n" +
 			"Nothing is kept but the objects themselves: after an interruption of any kind, from any machine, the same command goes on. At Ctrl-C no further cluster is\n" +
 			"started; those under way are carried on by the operator. A feature that was switched on cannot be switched off again.",
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -5,11 +5,14 @@ package help
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/transplant-dev/transplant/internal/cli/printer"
 )
 
 // Group is a heading with the flags below it.
@@ -89,9 +92,10 @@ func Groups(cmd *cobra.Command) []Group {
 // flagsOf are the flags of a command as its help has them.
 func flagsOf(cmd *cobra.Command) string {
 	var b strings.Builder
+	columns := widthOf(cmd)
 	section := func(title string, flags *pflag.FlagSet) {
 		if flags.HasAvailableFlags() {
-			fmt.Fprintf(&b, "\n\n%s:\n%s", title, strings.TrimRight(flags.FlagUsages(), " \n"))
+			fmt.Fprintf(&b, "\n\n%s:\n%s", title, strings.TrimRight(flags.FlagUsagesWrapped(columns), " \n"))
 		}
 	}
 	groups := Groups(cmd)
@@ -107,6 +111,7 @@ func flagsOf(cmd *cobra.Command) string {
 
 // Of cobra's template these parts are replaced.
 const (
+	longText   = "{{. | trimTrailingWhitespaces}}"
 	localFlags = "{{if .HasAvailableLocalFlags}}\n\nFlags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}"
 	otherFlags = "{{if .HasAvailableInheritedFlags}}\n\nGlobal Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}"
 )
@@ -115,11 +120,27 @@ const (
 var register = sync.OnceFunc(func() {
 	cobra.AddTemplateFunc("transplantFlags", flagsOf)
 	cobra.AddTemplateFunc("transplantRights", rightsOf)
+	cobra.AddTemplateFunc("transplantText", func(cmd *cobra.Command, text string) string {
+		return strings.TrimRight(printer.Layout{Width: widthOf(cmd)}.Paragraphs(text), " \n")
+	})
 })
 
-// Set gives a root command, and all below it, a help with headings, rights and exit codes.
-func Set(root *cobra.Command, exitCodes string) {
+// width is the annotation of a root command with the width of its help, in columns. A usage is made in a buffer first,
+// which has none.
+const width = "transplant.dev/help-width"
+
+// widthOf is the width of a command's help, in columns; 0 where it is not set in lines.
+func widthOf(cmd *cobra.Command) int {
+	columns, _ := strconv.Atoi(cmd.Root().Annotations[width])
+	return columns
+}
+
+// Set gives a root command, and all below it, a help with headings, rights and exit codes. It is as wide as the
+// terminal on which it is printed; 0 columns for none.
+func Set(root *cobra.Command, exitCodes string, columns int) {
 	register()
+	root.Annotations[width] = strconv.Itoa(columns)
 	template := strings.NewReplacer(localFlags, "{{transplantFlags .}}", otherFlags, "").Replace(root.UsageTemplate())
+	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), longText, "{{transplantText $ .}}", 1))
 	root.SetUsageTemplate(template + "{{transplantRights .}}\n" + exitCodes + "\n")
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/transplant-dev/transplant/internal/cli/printer"
 )
 
 // Names of the manifests in deploy/rbac.
@@ -82,5 +84,7 @@ func rightsOf(cmd *cobra.Command) string {
 	if text == "" {
 		return ""
 	}
-	return "\nRights:\n  " + text + "\n"
+	const indent = "  "
+	lines := printer.Layout{Width: widthOf(cmd) - len(indent)}.Paragraphs(text)
+	return "\nRights:\n" + indent + strings.ReplaceAll(strings.TrimRight(lines, "\n"), "\n", "\n"+indent) + "\n"
 }

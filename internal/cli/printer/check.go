@@ -139,7 +139,7 @@ func printSafeFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 		}
 		for _, same := range l.sameCauses(in) {
 			f, level := same[0], ""
-			if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
+			if f.Outcome == v1.Fail || f.Outcome == v1.Unknown || f.Outcome == v1.Warn && l.Wide {
 				level = fmt.Sprintf("%-8s  ", f.Level)
 			}
 			line := fmt.Sprintf("%-11s  %s%s%s", f.Code, level, f.Summary, alsoOf(same))
@@ -360,8 +360,17 @@ func verdict(r v1.CheckReport, l Layout) string {
 		word = "blocked"
 	}
 	accepted, hidden := "", ""
+	for _, f := range r.Findings {
+		switch {
+		case f.Accepted == "":
+		case f.Outcome == v1.Fail:
+			s.Failed--
+		case f.Outcome == v1.Unknown:
+			s.Unknown--
+		}
+	}
 	if s.Accepted > 0 {
-		accepted = fmt.Sprintf(" (%d of them accepted)", s.Accepted)
+		accepted = fmt.Sprintf(", %d accepted", s.Accepted)
 	}
 	if s.Passed > 0 && !l.shows(v1.Pass) && !l.Problems {
 		hidden = " (-v shows them)"

@@ -311,7 +311,7 @@ func fleetPlanSum(f *v1.FleetPlan) string {
 		parts = append(parts, fmt.Sprintf("stops when more than %d have failed", n))
 	}
 	if f.Options.RestartMachines {
-		parts = append(parts, "the operator replaces the machines")
+		parts = append(parts, "transplant-operator replaces the machines")
 	}
 	return strings.Join(parts, " · ")
 }

@@ -87,6 +87,10 @@ type Layout struct {
 	// Folded prints one line for the steps that prepare a plan. It is for plans that this program has made: of another
 	// one each step is read before it is approved.
 	Folded bool
+	// Results are what the records of a journal claim of a plan's steps, to be printed next to them.
+	Results map[string]v1.StepResult
+	// words are what is printed of a result.
+	words map[v1.StepResult]string
 	// AsCalled returns a text with advice that can be typed, where another program runs this one; nil for none.
 	AsCalled func(string) string
 }

@@ -172,15 +172,23 @@ var stepMarks = map[v1.StepKind]string{
 // PrintPlan prints what a plan means, its steps by phase and host, and its effects.
 func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 	shown := safe(p)
-	return writePlan(w, shown, planHeader(shown, l), "plan sha256: "+compare.Digest(p)+"\n", nil, l)
+	l.words = results
+	return writePlan(w, shown, planHeader(shown, l), "plan sha256: "+compare.Digest(p)+"\n", l)
 }
 
 // PrintUnseen prints the plan of a journal that others may have written, all of it. The results that its records claim
 // are printed next to the steps. They leave no step out: a step that the cluster does not show is executed again.
 // The digest is left out, which is not always that of the stored plan.
-func PrintUnseen(w io.Writer, p *v1.Plan, results map[string]v1.StepResult, l Layout) error {
-	l.Folded = false
-	return writePlan(w, safe(p), "", "", results, l)
+func PrintUnseen(w io.Writer, p *v1.Plan, claimed map[string]v1.StepResult, l Layout) error {
+	l.Folded, l.Results, l.words = false, claimed, claims
+	return writePlan(w, safe(p), "", "", l)
+}
+
+// results are what is printed of the results of a plan that this machine has approved.
+var results = map[v1.StepResult]string{
+	v1.StepResultDone:        "done",
+	v1.StepResultAlreadyDone: "done before",
+	v1.StepResultSkipped:     "skipped",
 }
 
 // claims are what is printed of the results in the records of a journal that others may have written.
@@ -190,10 +198,10 @@ var claims = map[v1.StepResult]string{
 	v1.StepResultSkipped:     "skipped, as the journal says; executed where its host is not excluded",
 }
 
-func writePlan(w io.Writer, p *v1.Plan, header, digest string, results map[string]v1.StepResult, l Layout) error {
+func writePlan(w io.Writer, p *v1.Plan, header, digest string, l Layout) error {
 	var b strings.Builder
 	b.WriteString(header)
-	writeSteps(&b, p, results, l)
+	writeSteps(&b, p, l)
 	for _, e := range p.Effects {
 		if header == "" || !strings.HasPrefix(e, effect.RestartsBegin) { // the header has them
 			fmt.Fprintln(&b, l.Wrap("effect   ", strings.Repeat(" ", 7), e))
@@ -202,7 +210,7 @@ func writePlan(w io.Writer, p *v1.Plan, header, digest string, results map[strin
 	wrapLines(&b, acceptedLines(p), l)
 	add, change, remove := counts(p.Steps)
 	fmt.Fprintln(&b, l.Wrap("", "  ", fmt.Sprintf(
-		"plan: %d to add, %d to change, %d to remove · %s · valid while what it was made from holds (%s)",
+		"plan: %d to add, %d to change, %d to remove · %s · refused when a fact that it relies on has changed (%s)",
 		add,
 		change,
 		remove,
@@ -298,7 +306,7 @@ func irreversibleWords(o outline.Outline) string {
 }
 
 // writeSteps writes the steps below their phases and hosts.
-func writeSteps(b *strings.Builder, p *v1.Plan, results map[string]v1.StepResult, l Layout) {
+func writeSteps(b *strings.Builder, p *v1.Plan, l Layout) {
 	number := 0
 	for i := 0; i < len(p.Steps); i++ {
 		s := p.Steps[i]
@@ -317,7 +325,7 @@ func writeSteps(b *strings.Builder, p *v1.Plan, results map[string]v1.StepResult
 		} else if s.Host == "" && !begins && p.Steps[i-1].Host != "" {
 			b.WriteString("  cluster\n")
 		}
-		writeStep(b, p, i, results, l)
+		writeStep(b, p, i, l)
 		if p.Until == s.ID && i+1 < len(p.Steps) {
 			fmt.Fprintln(b, l.Wrap("  -- ", "     ", "apply stops here; the next one goes on with "+
 				strings.Join(planstep.Remaining(p, i+1), ", ")))
@@ -326,7 +334,7 @@ func writeSteps(b *strings.Builder, p *v1.Plan, results map[string]v1.StepResult
 }
 
 // writeStep writes one step: what is done, what changes by it, and where.
-func writeStep(b *strings.Builder, p *v1.Plan, i int, results map[string]v1.StepResult, l Layout) {
+func writeStep(b *strings.Builder, p *v1.Plan, i int, l Layout) {
 	s := p.Steps[i]
 	const indent = "        "
 	line := func(label, text string) {
@@ -338,7 +346,7 @@ func writeStep(b *strings.Builder, p *v1.Plan, i int, results map[string]v1.Step
 	changes := changeLine(s, l.Wide)
 	line("change: ", changes)
 	line("at: ", target(s, p.Options, s.Title+" "+changes))
-	line("journal: ", claims[results[s.ID]])
+	line("journal: ", l.words[l.Results[s.ID]])
 	if l.Wide && (i == 0 || s.Why != p.Steps[i-1].Why) {
 		line("why: ", s.Why)
 	}

@@ -54,7 +54,7 @@ func (p *Page) notRead(sentences []string) {
 		p.wrapped("not read", n)
 	}
 	if len(refused) > 0 {
-		p.wrapped("not read", "for want of rights: "+strings.Join(refused, "; "))
+		p.wrapped("not read", "for want of rights: "+strings.Join(refused, "; ")+" (the role in deploy/rbac/reader.yaml gives them)")
 	}
 }
 
@@ -190,7 +190,7 @@ func (p *Page) statusHead(s v1.Status) {
 			p.field("plan", "sha256 %s", s.PlanSHA256)
 		}
 		if s.ElapsedSeconds > 0 {
-			p.field("elapsed", "%s%s", wording.CompactDuration(s.ElapsedSeconds), remainingWords(s.Remaining))
+			p.field("elapsed", "%s%s%s", wording.CompactDuration(s.ElapsedSeconds), idleWords(s.IdleSeconds), remainingWords(s.Remaining))
 		}
 	}
 	if s.Untrusted != "" {
@@ -200,13 +200,10 @@ func (p *Page) statusHead(s v1.Status) {
 		p.field("holder", "%s", wording.HolderWords(*s.Lock))
 	}
 	for _, c := range s.Current {
-		p.field("step", "%s · for %s", c.ID, wording.CompactDuration(c.SinceSeconds))
-		if c.Waiting != "" {
-			p.wrapped("waits for", c.Waiting+" · for "+wording.CompactDuration(c.WaitingSeconds))
-		}
+		p.currentStep(s.State, c)
 	}
 	if s.StoppedBehind != "" && s.State == v1.StateStopped {
-		p.field("stopped", "behind %s, as asked", s.StoppedBehind)
+		p.field("stopped", "after %s, as asked", s.StoppedBehind)
 	}
 	if s.Upcoming != "" {
 		p.field("upcoming", "%s", s.Upcoming)
@@ -236,6 +233,29 @@ func sectionWords(s v1.Status) string {
 	return fmt.Sprintf(" · phase %d/%d %s", s.SectionNumber, s.Sections, s.Section)
 }
 
+// currentStep is a step that was begun, and what is said of it.
+func (p *Page) currentStep(state string, c v1.StepStatus) {
+	since := wording.CompactDuration(c.SinceSeconds)
+	if state == v1.StateStopped || state == v1.StateFailed {
+		p.field("step", "%s · begun %s ago, not finished", c.ID, since)
+	} else {
+		p.field("step", "%s · for %s", c.ID, since)
+	}
+	if c.Waiting != "" {
+		p.wrapped("waits for", c.Waiting+" · for "+wording.CompactDuration(c.WaitingSeconds))
+	}
+	if c.Latest != "" {
+		p.wrapped("latest", c.Latest)
+	}
+}
+
+func idleWords(seconds float64) string {
+	if seconds < 1 {
+		return ""
+	}
+	return " (" + wording.CompactDuration(seconds) + " of it paused or stopped)"
+}
+
 func remainingWords(r *v1.Range) string {
 	switch {
 	case r == nil:
@@ -262,7 +282,7 @@ func (p *Page) statusNodes(nodes []v1.NodeStatus, all bool) {
 	}
 	p.nodeRows(shown)
 	var counts []string
-	for _, state := range []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone, v1.NodeOut} {
+	for _, state := range []string{v1.NodeBlocked, v1.NodeWorking, v1.NodeBegun, v1.NodePending, v1.NodeDone, v1.NodeOut} {
 		if rest[state] > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", rest[state], strings.ToLower(state)))
 		}
@@ -281,7 +301,7 @@ func (p *Page) nodeRows(nodes []v1.NodeStatus) {
 	for _, n := range nodes {
 		step := n.Step
 		if n.Message != "" {
-			step = strings.TrimPrefix(n.Message, "waiting: ") + " (" + n.Step + ")"
+			step = n.Message + " (" + n.Step + ")"
 		}
 		if n.Step == "" {
 			step = n.Message

@@ -14,7 +14,7 @@ import (
 const (
 	offTooLate = "the feature externalCloudProvider was switched off after the migration had started, which has no effect; switch it on again, or take the " +
 		"handover back with transplant rollback"
-	tryAgain = "to try again, put the annotation " + kubermaticv1.AnnotationHold + " on the Cluster and take it off"
+	tryAgain = "to try again: kubectl annotate cluster NAME " + kubermaticv1.AnnotationHold + "=retry, then the same with " + kubermaticv1.AnnotationHold + "-"
 )
 
 func (j *judge) latched() (verdict, bool) {
@@ -206,7 +206,7 @@ func (j *judge) refused() (verdict, bool) {
 		reasons = append(
 			reasons,
 			fmt.Sprintf(
-				"there are Clusters of this name under %s: delete the one that is not in use",
+				"there are Clusters of this name under %s, for one control plane: to delete one may delete that; see Two groups in docs/explanation/fleet-operator.md",
 				strings.Join(j.Groups, " and "),
 			),
 		)

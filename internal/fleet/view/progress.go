@@ -292,7 +292,7 @@ func ProgressSentence(p v1.FleetProgress) string {
 		out += fmt.Sprintf(", with the %d that are not enabled", p.NotEnabled)
 	}
 	if p.NeedPerson > 0 {
-		out += fmt.Sprintf(" · %d %s a person, and %s in no estimate", p.NeedPerson,
+		out += fmt.Sprintf(" · %d %s a person (failed, blocked, held, paused or stuck), and %s in no estimate", p.NeedPerson,
 			english.Word(p.NeedPerson, "needs", "need"), english.Word(p.NeedPerson, "is", "are"))
 	}
 	return out

@@ -75,7 +75,7 @@ func TestTheProgressOfAFleet(t *testing.T) {
 				cluster("b1", enabled, owned(OwnersBoth), in(kubermaticv1.PhaseHandover, "", 0)),
 			},
 			v1.FleetProgress{Done: 1, Total: 4, NeedPerson: 3, TwoOwners: 1, Parallel: 1, Measured: 1},
-			"1 of 4 clusters done (25 %) · no cluster goes on by itself · 3 need a person, and are in no estimate",
+			"1 of 4 clusters done (25 %) · no cluster goes on by itself · 3 need a person (failed, blocked, held, paused or stuck), and are in no estimate",
 		},
 		{"everything is done", []Object{done("d1", time.Minute, time.Hour)}, v1.FleetProgress{Done: 1, Total: 1, Parallel: 1, Measured: 1}, "1 of 1 cluster done (100 %)"},
 	} {

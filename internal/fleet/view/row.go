@@ -192,7 +192,7 @@ func standingOf(c *kubermaticv1.Cluster, row v1.FleetCluster) string {
 func message(row v1.FleetCluster, said string) string {
 	switch {
 	case row.Twice:
-		return "there is a Cluster of this name under both groups: delete the one that is not in use"
+		return "there is a Cluster of this name under both groups, for one control plane: to delete one may delete that; see Two groups in docs/explanation/fleet-operator.md"
 	case row.Deleting && row.Phase == "":
 		return "the Cluster is being deleted"
 	case row.Stuck != "":

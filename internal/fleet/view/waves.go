@@ -111,7 +111,7 @@ func Waves(rows []v1.FleetCluster, refusals Refusals, o v1.FleetOptions) ([]v1.F
 	for _, m := range rest {
 		left = append(
 			left,
-			v1.FleetLeft{Name: m.Name, Group: m.Group, Reason: "it is behind the last wave, " + o.Waves[len(o.Waves)-1]},
+			v1.FleetLeft{Name: m.Name, Group: m.Group, Reason: "it is after the last wave, " + o.Waves[len(o.Waves)-1]},
 		)
 	}
 	return waves, left, err

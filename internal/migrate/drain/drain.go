@@ -154,8 +154,8 @@ func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 		return &step.WaitError{
 			Waited: limit,
 			Reason: fmt.Sprintf(
-				"node %s was not drained%s. Nothing was changed on it; make room for these pods elsewhere or raise their budget, "+
-					"allow more time with --drain-timeout, and run the same command again",
+				"node %s was not drained%s. Some of its pods may have been evicted. Add capacity, or let the PodDisruptionBudget allow more "+
+					"(lower minAvailable, or raise maxUnavailable), or give more time with --drain-timeout. Then run the same command again",
 				node,
 				because(refused),
 			),

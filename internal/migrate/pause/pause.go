@@ -216,7 +216,7 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 				Describe(
 					*asked,
 				)+fmt.Sprintf(
-					"; this is the middle of the downtime, in which no manager runs the loops: it waits behind step %s",
+					"; this is the middle of the downtime, in which no manager runs the loops: it waits after step %s",
 					behind,
 				),
 			)

@@ -180,7 +180,7 @@ func listedImage(ctx context.Context, e *step.Env, s v1.Step, w wantedImage) {
 		s,
 		step.EventProgress,
 		fmt.Sprintf(
-			"whether host %s can pull image %s is not proven: the access to it cannot start a pod. No manager runs the loops until it has it; crictl pull %s there shows it",
+			"whether host %s can pull image %s is not proven: the access to it cannot start a pod. The old manager still runs; if the pull fails after its end, no manager runs the loops. crictl pull %s there shows it",
 			w.host,
 			w.image,
 			w.image,

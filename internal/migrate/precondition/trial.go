@@ -60,7 +60,7 @@ func tryDeployment(ctx context.Context, e *step.Env, s v1.Step) (string, error) 
 			s,
 			step.EventProgress,
 			fmt.Sprintf(
-				"whether the manager of %s starts is not proven: no pod may be made in namespace %s to try it (%v). No manager runs the loops until it does",
+				"whether the manager of %s starts is not proven: no pod may be made in namespace %s to try it (%v). The old manager still runs; if the new one does not start, no manager runs the loops",
 				start.Ref,
 				p.Namespace,
 				err,

@@ -37,9 +37,9 @@ type VerifyError struct {
 }
 
 func (e *VerifyError) Error() string {
-	out := "verifying: " + e.Reason
+	out := "its effect does not show: " + e.Reason
 	if e.Waited > 0 {
-		out = fmt.Sprintf("verifying, for %s: %s", e.Waited, e.Reason)
+		out = fmt.Sprintf("its effect did not show within %s: %s", e.Waited, e.Reason)
 	}
 	if e.Undo != "" {
 		out += "\n" + e.Undo

@@ -52,7 +52,7 @@ func BindOwners(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord)
 		if errors.Is(err, step.ErrTimedOut) {
 			return &step.WaitError{
 				Waited: BindTimeout,
-				Reason: fmt.Sprintf("who owns the loops could not be proven, so the owner was not restarted: %v", last),
+				Reason: fmt.Sprintf("which manager leads was not proven, so that none was restarted: %v; repair the access to it, and run the same command again", last),
 			}
 		} else if err != nil {
 			return err

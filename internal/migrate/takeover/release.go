@@ -99,7 +99,7 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 			return &step.WaitError{
 				Waited: endTimeout,
 				Reason: fmt.Sprintf(
-					"whether the old owner has ended is unknown, so its lease %s was left to expire: %v",
+					"whether the old manager has ended is unknown, so that its lease %s is left to expire: %v; look on its host, and run the same command again",
 					r.Lease,
 					last,
 				),

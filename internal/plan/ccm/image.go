@@ -63,7 +63,7 @@ func DescribeManager(d *draft.Draft) []string {
 		return []string{out}
 	}
 	out := fmt.Sprintf(
-		"the manager: %s (%s), built from %s and so newer than the API server of 1.%d; the version skew policy of Kubernetes does not cover that; its tests run it against kube-apiserver %s. It asks a fence before each request that changes something",
+		"the manager: %s (%s), built from %s and so newer than the API server of 1.%d; the version skew policy of Kubernetes does not cover that; its tests run it against kube-apiserver %s. Before each write to the cloud it checks that it still holds its lease",
 		proven.Origin(d.Program.Image),
 		d.Program.Image,
 		libraryRelease(d.Program.Minor),

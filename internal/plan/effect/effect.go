@@ -37,6 +37,13 @@ func Restarts(steps []v1.Step) map[string]int {
 	return out
 }
 
+func describeBalancers(all, recreated int) string {
+	if all == 0 {
+		return "load balancers: none"
+	}
+	return fmt.Sprintf("load balancers: %d kept, %d recreated, %d address changes", all-recreated, recreated, recreated)
+}
+
 // Describe are those that every plan has.
 func Describe(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
 	restarts := Restarts(steps)
@@ -45,7 +52,7 @@ func Describe(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Opti
 		recreated = len(snap.Services)
 	}
 	out := []string{
-		fmt.Sprintf("load balancers: %d kept, %d recreated, %d address changes", len(snap.Services)-recreated, recreated, recreated),
+		describeBalancers(len(snap.Services), recreated),
 		describeNodes(snap, steps),
 	}
 	if snap.Cloud != nil {
@@ -220,15 +227,15 @@ func DescribeUnfenced(snap *v1.Snapshot, opts v1.Options) []string {
 	if opts.Strategy == planstep.Downtime {
 		return []string{
 			fmt.Sprintf(
-				"not promised: the in-tree manager is not fenced. If it is paused and resumed while it is stopped it can still write to the cloud for one renew deadline, %s",
+				"not promised: the in-tree manager has no fence. If its process freezes while it is being stopped, it may write to the cloud for one renew deadline, %s, after it wakes",
 				b,
 			),
 		}
 	}
 	return []string{
 		fmt.Sprintf(
-			"not promised: the in-tree manager is not fenced. If it is paused during a handover, it can still write to the cloud after it for one "+
-				"renew deadline: %s now, %s during the migration. Its leases are released only when its process has ended, so a planned handover has no such window",
+			"not promised: the in-tree manager has no fence. If its process freezes during a handover, it may write to the cloud for one renew deadline after it "+
+				"wakes: %s now, %s during the migration. Its leases are released only when its process has ended. The report says how long that window was",
 			b,
 			a,
 		),

@@ -255,3 +255,15 @@ func Indent(text string) []string {
 	}
 	return out
 }
+
+// TakeDown says how a control-plane node is removed for good. Its machine has to be down before its Node goes: else a
+// manager on it may hold the loops.
+func TakeDown(node string) []string {
+	return []string{
+		"take node " + node + " down, in this order:",
+		"    kubectl drain " + node + " --ignore-daemonsets --delete-emptydir-data",
+		"    kubeadm reset -f        # on that host; removes its etcd member, too (else etcdctl member remove)",
+		"    shutdown -h now         # on that host, or delete the machine",
+		"    kubectl delete node " + node,
+	}
+}

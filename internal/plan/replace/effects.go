@@ -12,7 +12,7 @@ func Describe(d *draft.Draft) []string {
 	out := []string{
 		fmt.Sprintf("load balancers: %d kept, 0 recreated, 0 address changes", len(d.Snapshot.Services)),
 		fmt.Sprintf(
-			"nodes: %d replaced by the operator, %d kept; no host is touched by transplant",
+			"nodes: you replace %d, %d are kept; transplant changes no host",
 			countReplaced(d),
 			len(d.Snapshot.Nodes)-countReplaced(d),
 		),

@@ -303,7 +303,7 @@ func (r *replacement) describeNewNode(i int) []string {
 	}
 	out := []string{
 		fmt.Sprintf("make a control-plane node of version %s and let it join", r.draft.Options.TargetVersion),
-		"flags of " + component.KCM + " that differ from version N:",
+		fmt.Sprintf("flags of %s that differ from those of the nodes of version 1.%d:", component.KCM, r.from),
 	}
 	if k := r.draft.Snapshot.Kubeadm; k != nil && k.Error == "" {
 		out = append(
@@ -367,18 +367,11 @@ func (r *replacement) awaitOldNode(i int, h v1.Host) {
 		NodeGone: clusterview.NodeName(
 			h,
 		),
-		Component: component.KCM,
-		Nodes:     i + 1,
-		Version:   fmt.Sprintf("1.%d", r.to),
-		Flags:     map[string]string{"cloud-provider": "external"},
-		Instructions: []string{
-			"take node " + clusterview.NodeName(h) + " down: drain it, remove its etcd member, shut the machine down",
-			"    kubectl drain " + clusterview.NodeName(
-				h,
-			) + " --ignore-daemonsets --delete-emptydir-data && kubectl delete node " + clusterview.NodeName(
-				h,
-			),
-		},
+		Component:    component.KCM,
+		Nodes:        i + 1,
+		Version:      fmt.Sprintf("1.%d", r.to),
+		Flags:        map[string]string{"cloud-provider": "external"},
+		Instructions: manual.TakeDown(clusterview.NodeName(h)),
 	}, why)
 }
 

@@ -68,12 +68,10 @@ func (r *rollback) planReplaced() error {
 			planstep.PhaseReplaceBack,
 			"wait until control-plane node "+clusterview.NodeName(h)+" is gone",
 			v1.Await{
-				NodeGone:  clusterview.NodeName(h),
-				Component: component.CCM,
-				Nodes:     len(external) - i - 1,
-				Instructions: []string{
-					"take node " + clusterview.NodeName(h) + " down: drain it, remove its etcd member, shut the machine down",
-				},
+				NodeGone:     clusterview.NodeName(h),
+				Component:    component.CCM,
+				Nodes:        len(external) - i - 1,
+				Instructions: manual.TakeDown(clusterview.NodeName(h)),
 			},
 			"one in, one out",
 		)

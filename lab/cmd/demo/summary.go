@@ -20,7 +20,7 @@ func summarize(w io.Writer, r *v1.Report, out string) {
 	for _, reason := range r.Reasons {
 		fmt.Fprintf(w, "                     %s\n", reason)
 	}
-	fmt.Fprintf(w, "migration            %d steps in %.0f s\n", len(r.Steps), r.DurationSeconds)
+	fmt.Fprintf(w, "migration            %d steps in %.0f s\n", len(r.Steps), r.DurationSeconds-r.IdleSeconds)
 	fmt.Fprintf(
 		w,
 		"overlapping writes   %s   (late effects: %s)\n",
@@ -102,7 +102,7 @@ func look(w io.Writer, t *trial.Trial) {
 	}
 	fmt.Fprintf(w, "  %s -n kube-system get pods -o wide\n", t.Kubectl())
 	fmt.Fprintf(w, "  %s -n kube-system get leases\n", t.Kubectl())
-	fmt.Fprintf(w, "  %s status --host-access=%s\n", t.Program(), t.HostAccess())
+	fmt.Fprintf(w, "  %s status\n", t.Program())
 	fmt.Fprintf(w, "  %s rollback --host-access=%s\n", t.Program(), t.HostAccess())
 	fmt.Fprintf(w, "The cloud's audit log: %s\n", t.AuditFile())
 }

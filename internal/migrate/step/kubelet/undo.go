@@ -33,7 +33,7 @@ func (x Kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 				s,
 				*rec,
 				fmt.Errorf(
-					"%s. Taking host %s back did not succeed, and the next run goes on with that: %w",
+					"%s. The old files of the kubelet on host %s could not be put back, and the same command tries that first: %w",
 					rec.Undo.Reason,
 					s.Host,
 					err,
@@ -176,7 +176,7 @@ func Hints(s v1.Step, rec v1.StepRecord, guarded bool) []hint {
 		return []hint{{silence, how}}
 	}
 	guard := fmt.Sprintf(
-		"host %s puts the files of its kubelet back by itself if that does not stay up within %s of its restart",
+		"if its kubelet does not stay up within %[2]s of its restart, host %[1]s puts the old files back by itself",
 		s.Host,
 		hostaccess.KubeletPatience,
 	)
