@@ -5,9 +5,16 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
@@ -52,6 +59,14 @@ func TestARollbackThatGoesOnSaysWhatIsDone(t *testing.T) {
 	}
 	c.lock("ops@bastion pid 4412 start=812 boot=x pidns=pid:[1] since=2026-11-22T12:00:00Z")
 	if r := c.run("plan"); !strings.Contains(r.errOut, "the rollback of migration 20261121-120000 is under way: ops@bastion pid 4412 executes it") {
+		t.Error(r.text(nil))
+	}
+	renewed := metav1.NewMicroTime(client.Now().Add(-time.Hour))
+	c.api.Put(t, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: lock.LeaseName, Namespace: component.Namespace},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("ops@bastion pid 4412 start=812 boot=x pidns=pid:[1]"), RenewTime: &renewed},
+	})
+	if r := c.run("plan"); !strings.Contains(r.errOut, unfinished+", and ops@bastion pid 4412 no longer renews its lock: see transplant status") {
 		t.Error(r.text(nil))
 	}
 	c.api.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/transplant-lock")

@@ -29,7 +29,7 @@ func LeaseNames(doc *v1.Journal) []string {
 	return []string{component.KCM, component.CCM, migration}
 }
 
-// noOwner is said of a loop that no manager may run.
+// noOwner stands in an owner's place where no manager may run a loop.
 const noOwner = "nobody"
 
 // leases say who holds which lease.

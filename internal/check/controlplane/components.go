@@ -288,7 +288,8 @@ func judgeSameFlags(f facts.Facts) v1.Finding {
 	}
 	look := "transplant snapshot -o yaml"
 	if !flagsDiffer {
-		look = "sha256sum " + shell.Quote(kcms[0].Flag("cloud-config", "/etc/kubernetes/cloud.conf")) + "   # on each host that is named"
+		file := kcms[0].Flag("cloud-config", "/etc/kubernetes/cloud.conf")
+		look = "sha256sum " + shell.Quote(file) + "   # on each host that is named"
 	}
 	outcome := v1.Fail
 	if f.Opts.InProgress || !flagsDiffer {

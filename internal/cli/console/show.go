@@ -22,7 +22,9 @@ func (c *Console) ShowReport(report v1.CheckReport) error {
 // ShowUnseen implements ui.
 func (c *Console) ShowUnseen(p *v1.Plan, results map[string]v1.StepResult) error {
 	c.events.plan(p)
-	return printer.PrintUnseen(c.Err, p, results, c.LayoutFor(c.Err, false))
+	l := c.LayoutFor(c.Err, false)
+	l.Results = results
+	return printer.PrintUnseen(c.Err, p, l)
 }
 
 // ShowPlan implements ui: a plan before it is executed is part of the conversation; with --dry-run it is the answer.

@@ -179,8 +179,8 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 // PrintUnseen prints the plan of a journal that others may have written, all of it. The results that its records claim
 // are printed next to the steps. They leave no step out: a step that the cluster does not show is executed again.
 // The digest is left out, which is not always that of the stored plan.
-func PrintUnseen(w io.Writer, p *v1.Plan, claimed map[string]v1.StepResult, l Layout) error {
-	l.Folded, l.Results, l.words = false, claimed, claims
+func PrintUnseen(w io.Writer, p *v1.Plan, l Layout) error {
+	l.Folded, l.words = false, claims
 	return writePlan(w, safe(p), "", "", l)
 }
 

@@ -190,7 +190,8 @@ func (p *Page) statusHead(s v1.Status) {
 			p.field("plan", "sha256 %s", s.PlanSHA256)
 		}
 		if s.ElapsedSeconds > 0 {
-			p.field("elapsed", "%s%s%s", wording.CompactDuration(s.ElapsedSeconds), idleWords(s.IdleSeconds), remainingWords(s.Remaining))
+			elapsed := wording.CompactDuration(s.ElapsedSeconds)
+			p.field("elapsed", "%s%s%s", elapsed, idleWords(s.IdleSeconds), remainingWords(s.Remaining))
 		}
 	}
 	if s.Untrusted != "" {
@@ -233,7 +234,7 @@ func sectionWords(s v1.Status) string {
 	return fmt.Sprintf(" · phase %d/%d %s", s.SectionNumber, s.Sections, s.Section)
 }
 
-// currentStep is a step that was begun, and what is said of it.
+// currentStep prints a step that was begun, with what its executor says.
 func (p *Page) currentStep(state string, c v1.StepStatus) {
 	since := wording.CompactDuration(c.SinceSeconds)
 	if state == v1.StateStopped || state == v1.StateFailed {

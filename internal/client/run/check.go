@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/status"
 )
 
 // CheckOptions say what Check judges, and how.
@@ -83,6 +84,9 @@ func describeRun(ctx context.Context, c *client.Client, doc v1.Journal) string {
 		return fmt.Sprintf("%s was begun and is not finished, and no command executes it now: %s", run, next)
 	case err != nil: // who may not read the lock learns what goes on with it
 		return fmt.Sprintf("%s was begun and is not finished: %s", run, next)
+	}
+	if status.Judge(status.Facts{Now: c.ServerTime(), Lock: held}).Lock.Expired {
+		return fmt.Sprintf("%s was begun and is not finished, and %s no longer renews its lock: see transplant status", run, held.Who())
 	}
 	return fmt.Sprintf("%s is under way: %s executes it (transplant status --watch shows it)", run, held.Who())
 }

@@ -118,9 +118,7 @@ func execute(
 		part.Until = p.Steps[of.steps-1].ID
 	}
 	noteEnding(ctx, c, doc.Run, nil) // of an earlier command
-	if p.Direction == planstep.Forward {
-		j.GoOn(fault.Clock().Now().UTC(), client.UserName())
-	}
+	j.GoOn(fault.Clock().Now().UTC(), client.UserName())
 	err = engine.Run(hard, &part, stop)
 	stopProbes()
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/english"
-	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -181,7 +180,6 @@ func rollbackLocked(
 	if err := filesUnchanged(ctx, c, j, p); err != nil {
 		return err
 	}
-	j.GoOn(fault.Clock().Now().UTC(), client.UserName())
 	if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
 		return err
 	}
