@@ -89,6 +89,71 @@ func TestAMachineIsGoneOnlyIfAzureHasSaidSo(t *testing.T) {
 	exists("unknown", "unknown", "unknown")
 }
 
+// TestAnAnswerThatIsNotWhole says nothing of the machines that it lacks.
+func TestAnAnswerThatIsNotWhole(t *testing.T) {
+	for name, fault := range map[string]simhttp.Fault{
+		"a page that is not given":       {Query: "skiptoken=2", Status: http.StatusServiceUnavailable, Code: "ServerBusy"},
+		"a page that ends in its middle": {Query: "skiptoken=2", Half: true},
+		"a list that ends in its middle": {Path: "/virtualMachines", Half: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := start(t, azuresim.Options{PageSize: 2})
+			provider := open(t, sim, azure.Options{}, nil)
+			var nodes []*corev1.Node
+			for i := range 5 {
+				name := fmt.Sprintf("node-%d", i)
+				nodes = append(nodes, node(name, sim.AddMachine(azuresim.Machine{Name: name, IP: fmt.Sprintf("10.0.0.%d", i+1)})))
+			}
+			sim.Fail(fault)
+			states, err := provider.ListInstances(t.Context(), nodes, cloud.WantExists)
+			for i, state := range states {
+				if err == nil && state.Err == nil && !state.Exists {
+					t.Errorf("%s is gone", nodes[i].Name)
+				}
+			}
+			if err == nil && states[4].Err == nil && len(sim.Calls()) < 4 {
+				t.Errorf("it is known of node-4 that it is there, by an answer without it: %+v", states[4])
+			}
+			sim.Heal()
+			if states, err = provider.ListInstances(t.Context(), nodes, cloud.WantExists); err != nil || states[4].Err != nil || !states[4].Exists {
+				t.Errorf("when answers are whole again: %+v, error %v", states, err)
+			}
+		})
+	}
+}
+
+// TestCredentialsThatGoAway: without a token, nothing is known of a machine.
+func TestCredentialsThatGoAway(t *testing.T) {
+	sim := start(t, azuresim.Options{})
+	provider := open(t, sim, azure.Options{}, nil)
+	nodes := []*corev1.Node{node("one", sim.AddMachine(azuresim.Machine{Name: "one", IP: "10.0.0.1"})), node("two", sim.AddMachine(azuresim.Machine{Name: "two"}))}
+	isThere := func() {
+		t.Helper()
+		states, err := provider.ListInstances(t.Context(), nodes, cloud.WantExists)
+		if err != nil || !states[0].Exists || !states[1].Exists {
+			t.Errorf("%+v, error %v", states, err)
+		}
+	}
+	isThere()
+	sim.RefuseTokens(true)
+	for _, some := range [][]*corev1.Node{nodes, nodes[:1]} {
+		states, err := provider.ListInstances(t.Context(), some, cloud.WantExists)
+		for i := range some {
+			if err == nil {
+				err = states[i].Err
+			}
+			if cloud.Classify(err) != cloud.OutcomeAuth {
+				t.Errorf("%s of %d nodes: %s: %v", some[i].Name, len(some), cloud.Classify(err), err)
+			}
+		}
+	}
+	if err := provider.Probe(t.Context()); err == nil {
+		t.Error("the provider is ready")
+	}
+	sim.RefuseTokens(false)
+	isThere()
+}
+
 // TestErrorsNameTheSetting that is wrong, and nothing is sent again.
 func TestErrorsNameTheSetting(t *testing.T) {
 	sim := start(t, azuresim.Options{})

@@ -60,13 +60,13 @@ func (c *Cloud) serveManager(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case identity == "":
 		refused = refuse(http.StatusUnauthorized, "InvalidAuthenticationToken", "The access token is invalid.")
-	case fault != nil && !fault.AfterEffect:
+	case !fault.HasEffect():
 	case len(sent) > 0 && json.Unmarshal(sent, &in.body) != nil:
 		refused = refuse(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid.")
 	default:
 		status, answer, refused = c.do(in)
 	}
-	if fault != nil {
+	if fault.IsRefusal() {
 		refused = refuse(fault.Status, fault.Code, "the fault of a test: %s", fault.Code)
 	}
 	if refused != nil {
@@ -82,7 +82,7 @@ func (c *Cloud) serveManager(w http.ResponseWriter, r *http.Request) {
 	case status == http.StatusNoContent || answer == nil:
 		w.WriteHeader(status)
 	default:
-		writeJSON(w, status, answer)
+		fault.WriteJSON(w, status, answer)
 	}
 }
 

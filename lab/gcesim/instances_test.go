@@ -169,6 +169,33 @@ func TestOnlyWhatComputeEngineSaysIsGone(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatIsNotWhole says nothing of the instances that it lacks.
+func TestAnAnswerThatIsNotWhole(t *testing.T) {
+	for name, fault := range map[string]simhttp.Fault{
+		"a page that is not given":       {Query: "pageToken", Status: http.StatusServiceUnavailable, Code: "backendError"},
+		"a page that ends in its middle": {Query: "pageToken", Half: true},
+		"a list that ends in its middle": {Path: "/aggregated/instances", Half: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, provider, nodes := cluster(t, 600, gcesim.Options{})
+			sim.Fail(fault)
+			states, err := provider.ListInstances(t.Context(), nodes, all)
+			for i, state := range states {
+				if err == nil && state.Err == nil && !state.Exists {
+					t.Fatalf("%s is gone", nodes[i].Name)
+				}
+			}
+			if err == nil {
+				t.Error("a list without a part of it is no error")
+			}
+			sim.Heal()
+			if states := list(t, provider, nodes...); states[599].Err != nil || !states[599].Exists {
+				t.Errorf("when answers are whole again: %+v", states[599])
+			}
+		})
+	}
+}
+
 // TestAListThatLacksThemAll: with another account's answer, no more than a few Nodes are asked for, and none is gone.
 func TestAListThatLacksThemAll(t *testing.T) {
 	sim, provider, nodes := cluster(t, 100, gcesim.Options{})

@@ -73,7 +73,7 @@ func (c *Cloud) serveCompute(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case identity == "":
 		refused = refuse(http.StatusUnauthorized, "authError", "Invalid Credentials")
-	case fault != nil && !fault.AfterEffect:
+	case !fault.HasEffect():
 	case project != Project:
 		refused = refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s' was not found", project)
 	case len(text) > 0 && json.Unmarshal(text, &in.body) != nil:
@@ -82,7 +82,7 @@ func (c *Cloud) serveCompute(w http.ResponseWriter, r *http.Request) {
 		answer, refused = c.do(in)
 	}
 	status := http.StatusOK
-	if fault != nil {
+	if fault.IsRefusal() {
 		refused = refuse(fault.Status, fault.Code, "the fault of a test: %s", fault.Code)
 	}
 	if refused != nil {
@@ -95,7 +95,7 @@ func (c *Cloud) serveCompute(w http.ResponseWriter, r *http.Request) {
 	if status == 0 {
 		panic(http.ErrAbortHandler) // it ends the connection
 	}
-	writeJSON(w, status, answer)
+	fault.WriteJSON(w, status, answer)
 }
 
 // collections are the kinds of objects that are known, by scope.

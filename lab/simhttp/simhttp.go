@@ -3,9 +3,11 @@
 package simhttp
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -27,8 +29,9 @@ func (c Call) String() string { return fmt.Sprintf("%s %s %d", c.Method, c.Path,
 
 // Fault makes requests fail.
 type Fault struct {
-	// Method and Path choose the requests; an empty one stands for all. Path is a part of the path, in whatever case.
-	Method, Path string
+	// Method, Path and Query choose the requests; an empty one stands for all. Path and Query are parts of the request's,
+	// in whatever case.
+	Method, Path, Query string
 	// Times is how many requests fail; 0 for all from now on.
 	Times int
 	// Status and Code are the answer, in the form of the API; status 0 closes the connection.
@@ -38,6 +41,29 @@ type Fault struct {
 	RetryAfter string
 	// AfterEffect lets the request have its effect.
 	AfterEffect bool
+	// Half lets the request have its effect, and its answer end in the middle. The status stays that of the answer.
+	Half bool
+}
+
+// HasEffect reports whether the simulator does what the request asks for; also without a fault.
+func (f *Fault) HasEffect() bool { return f == nil || f.AfterEffect || f.Half }
+
+// IsRefusal reports whether the fault's status is the answer.
+func (f *Fault) IsRefusal() bool { return f != nil && !f.Half }
+
+// WriteJSON writes an answer, and the half of it where the fault says so.
+func (f *Fault) WriteJSON(w http.ResponseWriter, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // maps of strings and numbers marshal
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	if f != nil && f.Half {
+		text = text[:len(text)/2]
+	}
+	_, _ = w.Write(text) // the client may have left
 }
 
 // Requests are what a simulator knows of its requests. The zero value has had none.
@@ -81,9 +107,10 @@ func (r *Requests) Heal() {
 func (r *Requests) Fault(w http.ResponseWriter, in *http.Request) *Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	path := strings.ToLower(in.URL.Path)
+	path, query := strings.ToLower(in.URL.Path), strings.ToLower(in.URL.RawQuery)
 	for i, f := range r.faults {
-		if f.Method != "" && f.Method != in.Method || !strings.Contains(path, strings.ToLower(f.Path)) {
+		isMeant := strings.Contains(path, strings.ToLower(f.Path)) && strings.Contains(query, strings.ToLower(f.Query))
+		if f.Method != "" && f.Method != in.Method || !isMeant {
 			continue
 		}
 		switch f.Times {
