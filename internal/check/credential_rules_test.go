@@ -171,12 +171,30 @@ var credentialRules = []ruleCase{
 	{name: "F40: the type of machines on Azure", code: "CFG-003", base: onAzure, want: warn, says: []string{"vmType is not set: standard in tree, vmss outside"}},
 	{name: "F40: the type of machines and of load balancers on Azure is given", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			configSettings(s, i, map[string]string{"vmType": "standard", "loadBalancerSku": "basic"})
+			configSettings(s, i, map[string]string{"vmType": "standard", "loadBalancerSku": "basic", "primaryAvailabilitySetName": "prod-as"})
 		}
 	}},
 	{name: "F40: it is written down by the derivation", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
+			configSettings(s, i, map[string]string{"primaryAvailabilitySetName": "prod-as"})
 			s.Hosts[i].CloudConfig.DerivedChanges = []string{"vmType: standard is written down: x", "loadBalancerSku: basic is written down: x"}
+		}
+	}},
+	{
+		name: "the machines' availability set is not named",
+		code: "CFG-003",
+		base: onAzure,
+		want: warn,
+		says: []string{"primaryAvailabilitySetName is not set, and vmType is standard", "stays a member of its load balancers"},
+		change: func(s *v1.Snapshot) {
+			for i := range s.Hosts {
+				configSettings(s, i, map[string]string{"vmType": "standard", "loadBalancerSku": "basic"})
+			}
+		},
+	},
+	{name: "scale sets have no such name", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			configSettings(s, i, map[string]string{"vmType": "vmss", "loadBalancerSku": "standard"})
 		}
 	}},
 	{
@@ -416,11 +434,11 @@ var credentialRules = []ruleCase{
 	{name: "F49: AWS has none", code: "CLOUD-002", want: skipped, says: []string{"aws"}},
 	{name: "F49: Azure before the migration", code: "CLOUD-002", base: onAzure, want: pass_, says: []string{"the plan starts it"}},
 	{
-		name:   "F49: Azure in a seed, where nobody installs it",
+		name:   "F49: Azure in a seed",
 		code:   "CLOUD-002",
 		base:   onAzure,
-		want:   fails,
-		says:   []string{"a seed hosts the control plane", "kubectl apply"},
+		want:   pass_,
+		says:   []string{"the plan starts it"},
 		change: func(s *v1.Snapshot) { s.Cluster.Seed = "cluster-x" },
 	},
 	{name: "F49: Azure in a seed, installed before", code: "CLOUD-002", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
@@ -433,9 +451,9 @@ var credentialRules = []ruleCase{
 		base: onAzure,
 		opts: facts.Options{ReplaceHosts: true},
 		want: fails,
-		says: []string{"hosts are replaced"},
+		says: []string{"hosts are replaced", "kubectl apply"},
 	},
-	{name: "F49: Azure on Deployments", code: "CLOUD-002", base: onAzure, want: fails, says: []string{"runs as Deployments"}, change: func(s *v1.Snapshot) {
+	{name: "F49: Azure on Deployments", code: "CLOUD-002", base: onAzure, want: pass_, says: []string{"the plan starts it"}, change: func(s *v1.Snapshot) {
 		s.Hosted = []v1.Component{{Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager"}}
 	}},
 	{name: "F49: Azure after it", code: "CLOUD-002", base: onAzureAfter, want: pass_},

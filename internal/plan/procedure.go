@@ -22,7 +22,7 @@ func migrate(d *draft.Draft) {
 	} else {
 		handOver(d)
 	}
-	ccm.StartNodeManagers(d)
+	ccm.StartNodeManagers(d, managerPhase(d))
 	upgrade.UpgradeSchedulers(d)
 	volume.SwitchSchedulers(d)
 	kubelet.MakeExternal(d)
@@ -33,6 +33,14 @@ func migrate(d *draft.Draft) {
 	if d.Options.Strategy == planstep.LeaderMigration && !d.Options.KeepLeaderMigration {
 		finish(d)
 	}
+}
+
+// managerPhase is the phase in which the cloud-controller-manager starts.
+func managerPhase(d *draft.Draft) string {
+	if d.Options.Strategy == planstep.Downtime {
+		return planstep.PhaseStart
+	}
+	return planstep.PhaseHandover
 }
 
 // handOver moves the loops from manager to manager under the migration lease. At no moment do two run them, and only

@@ -50,7 +50,7 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 	running, bad := nodeManagers(f)
 	const expected, source = "cloud-node-manager on every node, and --controllers=*,-cloud-node", "/apis/apps/v1/daemonsets"
 	switch {
-	case running == 0 && f.Stage() == facts.StageExternal:
+	case running == 0 && f.Stage() == facts.StageExternal && f.Opts.Part != facts.PartInstall:
 		bad.Add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager")
 		return findings.With(
 			bad.Finding(v1.Fail, "new nodes are never initialised: cloud-node-manager does not run"),
@@ -58,16 +58,15 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 			source,
 			"kubectl get daemonsets -A | grep cloud-node-manager",
 		)
-	case running == 0 && startsNoNodeManager(f):
+	case running == 0 && f.Opts.ReplaceHosts:
 		bad.Add(
 			"DaemonSet/kube-system/cloud-node-manager",
-			"no workload runs cloud-node-manager, and the plan for this control plane starts none",
+			"no workload runs cloud-node-manager, and a plan that replaces hosts starts none",
 		)
 		return findings.With(
 			bad.Finding(
 				v1.Fail,
-				"nodes that join after the handover would never be initialised: cloud-node-manager does not run, and no plan starts it where %s",
-				shapeOfPlane(f),
+				"nodes that join after the handover would never be initialised: cloud-node-manager does not run, and no plan starts it where hosts are replaced",
 			),
 			expected,
 			source,
@@ -137,22 +136,6 @@ func nodeManagers(f facts.Facts) (running int, bad findings.Problems) {
 		}
 	}
 	return running, bad
-}
-
-// startsNoNodeManager reports whether a plan for this control plane installs nothing on the nodes.
-func startsNoNodeManager(f facts.Facts) bool {
-	return f.Cluster.Seed != "" || f.Deployed(component.KCM) != nil || f.Opts.ReplaceHosts
-}
-
-// shapeOfPlane says in a clause why that is so.
-func shapeOfPlane(f facts.Facts) string {
-	switch {
-	case f.Cluster.Seed != "":
-		return "a seed hosts the control plane"
-	case f.Opts.ReplaceHosts:
-		return "hosts are replaced"
-	}
-	return "the control plane runs as Deployments"
 }
 
 // leavesNodes reports whether --controllers takes the initialisation of nodes away, under any of the loop's names.

@@ -134,9 +134,9 @@ var settingLost = rule.Check{
 		case !bad.Empty():
 			return findings.With(
 				bad.Some(v1.Warn, "%s", bad[0].Text),
-				"no default that changes",
+				"no default that changes, and the availability set named where vmType is standard",
 				bad[0].Object,
-				"grep -n -i -E 'vmType|loadBalancerSku' "+shell.Quote(pathOf(bad[0].Object))+"   # on host "+shell.Quote(hostOf(bad[0].Object)),
+				"grep -n -i -E 'vmType|loadBalancerSku|primaryAvailabilitySetName' "+shell.Quote(pathOf(bad[0].Object))+"   # on host "+shell.Quote(hostOf(bad[0].Object)),
 			)
 		case !ignored.Empty():
 			finding := ignored.Some(
@@ -175,6 +175,26 @@ func lostSettings(f facts.Facts, c configured, changed, ignored *findings.Proble
 			changed.Add(c.String(), "%s is not set: %s in tree, %s outside: %s", name, d.InTree, d.External, d.Why)
 		}
 	}
+	if provider == "azure" && ofAvailabilitySets(c) && c.Settings[primarySet] == "" {
+		changed.Add(
+			c.String(),
+			"%s is not set, and vmType is standard: outside, a machine that is gone stays a member of its load balancers",
+			primarySet,
+		)
+	}
+}
+
+// primarySet is the key without which the external provider takes no machine of an availability set out of a load
+// balancer that has others.
+const primarySet = "primaryAvailabilitySetName"
+
+// ofAvailabilitySets reports whether the external manager of a config looks for machines in availability sets: because
+// the file says so, or the derivation writes down the in-tree default.
+func ofAvailabilitySets(c configured) bool {
+	return strings.EqualFold(c.Settings["vmType"], "standard") || slices.ContainsFunc(
+		c.DerivedChanges,
+		func(change string) bool { return strings.HasPrefix(change, "vmType: standard") },
+	)
 }
 
 // splitKey takes Section.Key or Section "sub".Key apart; a key of JSON has no section.

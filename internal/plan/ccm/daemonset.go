@@ -62,7 +62,7 @@ func Tolerations() []any {
 
 // Labels are those of a manager's pods, by which its objects select them.
 func Labels(name string) layout.Object {
-	return layout.Object{"component": name, "tier": "control-plane"}
+	return layout.Object{layout.LabelComponent: name, "tier": "control-plane"}
 }
 
 // daemonSet is the manager as a DaemonSet: on the host's network and resolver, with its own host's API server. So it

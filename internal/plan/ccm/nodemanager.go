@@ -4,9 +4,9 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
-	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
@@ -16,14 +16,14 @@ func needsNodeManager(d *draft.Draft) bool { return d.Provider.NodeManager != ""
 
 // StartNodeManagers puts a cloud-node-manager on every node, where the manager leaves nodes to one. The manager itself
 // asks the cloud for no node then, and a node that is not initialised keeps its taint. It comes before the first
-// kubelet stops asking the cloud by itself.
-func StartNodeManagers(d *draft.Draft) {
+// kubelet stops asking the cloud by itself. One that another program installed stays as it is.
+func StartNodeManagers(d *draft.Draft, phase string) {
 	if !needsNodeManager(d) {
 		return
 	}
-	phase := planstep.PhaseHandover
-	if d.Options.Strategy == planstep.Downtime {
-		phase = planstep.PhaseStart
+	if other := clusterview.OtherNodeManager(d.Snapshot); other != "" {
+		d.Note(other + " initialises nodes and is not changed: " + layout.NodeManager + " is there already")
+		return
 	}
 	why := "Azure's nodes are initialised by one manager on each node, from the instance's own metadata"
 	d.EnsureObjects(phase, why, layout.NodeManagerObjects())

@@ -59,3 +59,15 @@ func EstimateRestart(c *v1.Component) float64 {
 	}
 	return seconds
 }
+
+// OtherNodeManager is the workload that runs a cloud-node-manager on nodes with Linux, where another program than this
+// one installed it; empty when there is none.
+func OtherNodeManager(snap *v1.Snapshot) string {
+	for _, w := range snap.Workloads {
+		isOwn := w.Labels[layout.LabelComponent] == layout.NodeManager
+		if w.Role == v1.RoleNodeManager && !isOwn && w.NodeSelector["kubernetes.io/os"] != "windows" {
+			return w.Ref
+		}
+	}
+	return ""
+}

@@ -105,6 +105,7 @@ func PlanDeployment(d *draft.Draft, m *v1.Component) error {
 	)
 	start := &d.Steps[len(d.Steps)-1]
 	start.Component, start.EstimateSeconds, start.Changes = component.CCM, 30, ccm.DescribeFlags(d, flags)
+	ccm.StartNodeManagers(d, planstep.PhaseHandover)
 	makeAPIServersExternal(d)
 	kubelet.MakeExternal(d)
 	d.Add(

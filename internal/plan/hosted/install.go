@@ -3,6 +3,7 @@ package hosted
 import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -12,5 +13,6 @@ import (
 func installManager(d *draft.Draft, m *v1.Component) {
 	prepare(d, m)
 	startManager(d, m)
+	ccm.StartNodeManagers(d, planstep.PhaseHandover)
 	verifyOwners(d, planstep.PhaseVerify, "verify/installed", draft.OwnedBy(component.CCM))
 }

@@ -6,6 +6,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
@@ -58,6 +59,7 @@ func PlanSeed(d *draft.Draft) error {
 		switchLoopsOff(d, m)
 		startManager(d, m)
 	}
+	ccm.StartNodeManagers(d, planstep.PhaseHandover)
 	verifyOwners(d, planstep.PhaseVerify, "verify/handed-over", draft.OwnedBy(component.CCM))
 	if d.Options.Strategy == planstep.LeaderMigration {
 		finishLeaderMigration(d)

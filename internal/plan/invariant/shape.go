@@ -264,15 +264,15 @@ func initialisesNodes(r *planView) error {
 	if r.Options.Image != "" && proven.Ours(r.Options.Image) {
 		return initialisedByOurs(r, managers)
 	}
-	if r.snap != nil && clusterview.FindHosted(r.snap, component.KCM) != nil {
-		return nil
+	if r.Options.Part == v1.PartFinish || r.Options.ReplaceHosts {
+		return nil // the part before started it; a plan that replaces hosts installs nothing
 	}
 	for _, s := range r.starts {
 		if !leavesNodes(s) {
 			return fmt.Errorf("step %s runs the node loop", r.Steps[s.Index].ID)
 		}
 	}
-	if len(r.starts) == 0 {
+	if len(r.starts) == 0 || r.snap != nil && clusterview.OtherNodeManager(r.snap) != "" {
 		return nil
 	}
 	if len(managers) == 0 {

@@ -24,6 +24,9 @@ const LabelMaster = "node-role.kubernetes.io/master"
 // LabelControlPlane is the label of control-plane nodes that kubeadm sets from 1.20 on.
 const LabelControlPlane = "node-role.kubernetes.io/control-plane"
 
+// LabelComponent names the component of a pod, in the manner of kubeadm's static pods.
+const LabelComponent = "component"
+
 // TaintUninitialized is the taint of a node that no cloud-controller-manager has initialised.
 const TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
