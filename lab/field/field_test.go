@@ -25,7 +25,7 @@ import (
 
 var (
 	update = flag.Bool("update", false, "write the captured snapshots")
-	whole  = flag.Bool("field.all", false, "execute every fix, and look at a cluster of five hundred nodes")
+	whole  = flag.Bool("field.all", false, "execute every fix, look at a cluster of five hundred nodes, and capture a second version")
 )
 
 var cli string // transplant, built once

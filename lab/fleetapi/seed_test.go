@@ -35,7 +35,7 @@ import (
 // Versions of the seed: the lab's, and one that knows matchConditions.
 const (
 	old    = apiserver.DefaultVersion
-	recent = "v1.30.14"
+	recent = "v1.37.2"
 )
 
 const deploy = "../../deploy"
