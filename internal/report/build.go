@@ -303,7 +303,7 @@ func sources(in Input, r v1.Report) []v1.Source {
 	audit := v1.Source{
 		Name:    "cloud audit log",
 		Present: in.Calls != nil,
-		Detail: "missing: overlapping writes and late effects are not counted. That no two managers acted rests on what they say of themselves " +
+		Detail: "missing: overlapping writes and calls that took effect late are not counted. That no two managers acted rests on what they say of themselves " +
 			"(their gauges) and on the ends of their processes",
 	}
 	if audit.Present {

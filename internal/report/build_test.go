@@ -163,7 +163,7 @@ func TestWithoutAnAuditLogNothingIsCounted(t *testing.T) {
 		t.Errorf("handover is %+v, want no counts", r.Handover)
 	}
 	for _, s := range r.Sources {
-		if s.Name == "cloud audit log" && (s.Present || !strings.Contains(s.Detail, "overlapping writes and late effects are not counted")) {
+		if s.Name == "cloud audit log" && (s.Present || !strings.Contains(s.Detail, "overlapping writes and calls that took effect late are not counted")) {
 			t.Errorf("source is %+v", s)
 		}
 	}

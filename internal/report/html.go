@@ -265,7 +265,7 @@ func figures(r v1.Report) []figure {
 	default:
 		writes.Tone = toneGood
 		if n := *r.Handover.LateEffects; n > 0 {
-			writes.Detail = english.Count(n, "late effect")
+			writes.Detail = english.Count(n, "call") + " took effect late"
 		}
 	}
 	balancers := figure{

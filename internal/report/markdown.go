@@ -105,10 +105,10 @@ func (m *md) figures(r v1.Report) {
 	m.row(figureDowntime, downtime(r))
 	m.row(figureGap, plain.GapLength(r))
 	m.row("overlapping writes", formatCount(r.Handover.OverlappingWrites))
-	m.row("late effects", formatCount(r.Handover.LateEffects))
+	m.row("calls that took effect late", formatCount(r.Handover.LateEffects))
 	m.row("load balancers recreated", known(r.Inventory.Known, r.Inventory.LoadBalancers.Recreated))
 	m.row("nodes changed", known(r.Inventory.Known, surprising(r.Inventory, "Node/")))
-	m.row("assisted releases of a lease", fmt.Sprint(r.Handover.Assisted))
+	m.row("leases released for a process that had ended", fmt.Sprint(r.Handover.Assisted))
 	m.row("duration", plain.TimeTaken(r))
 }
 
@@ -151,7 +151,7 @@ func (m *md) gaps(r v1.Report) {
 		}
 	}
 	if len(r.LateEffects) > 0 {
-		m.line("\n## Late effects")
+		m.line("\n## Calls that took effect late")
 		m.header("call", "loop", "owner", "action", "arrived (UTC)", "took effect (UTC)")
 		for _, l := range r.LateEffects {
 			m.row(fmt.Sprint(l.Seq), l.Loop, l.Owner, l.Service+" "+l.Action, clock(l.Arrived), clock(l.Effect))

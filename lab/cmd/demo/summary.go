@@ -23,7 +23,7 @@ func summarize(w io.Writer, r *v1.Report, out string) {
 	fmt.Fprintf(w, "migration            %d steps in %.0f s\n", len(r.Steps), r.DurationSeconds-r.IdleSeconds)
 	fmt.Fprintf(
 		w,
-		"overlapping writes   %s   (late effects: %s)\n",
+		"overlapping writes   %s   (calls that took effect late: %s)\n",
 		count(r.Handover.OverlappingWrites),
 		count(r.Handover.LateEffects),
 	)
