@@ -82,9 +82,9 @@ pure    := ./internal/plan ./internal/check ./internal/controlplane ./internal/c
 engine  := ./internal/migrate ./internal/migrate/journal ./internal/migrate/lock ./internal/hosted ./internal/cli ./internal/answerlimit
 # Upstream's controllers run here, and its service controller has a data race. Ours are raced in their own packages.
 upstream := ./ccm/conformance
-# Azure's SDK takes minutes to compile a second time, and these tests start nothing: the lab's ask this provider side by side.
-azure   := ./provider/azure ./provider/azure/client ./provider/azure/inventory ./provider/azure/preview ./cmd/azure-cloud-controller-manager
-unraced := $(pure) $(engine) $(upstream) $(azure)
+# The SDKs of Azure and GCE take minutes to compile a second time, and these tests start nothing: the lab's ask both providers side by side.
+sdks    := $(foreach cloud,azure gce,./provider/$(cloud)/... ./cmd/$(cloud)-cloud-controller-manager)
+unraced := $(pure) $(engine) $(upstream) $(sdks)
 # Tests of the engine, the command line and the limits of answers in which something runs side by side.
 concurrent := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf|AppliedMigration|Published|Turn|AtATime|AtOnce|TakenOver|Held|Done|Room
 
@@ -133,7 +133,7 @@ test-lab:
 	export TRANSPLANT_SOURCES="$$($(sources))" && cd lab && $(GO) test $(test_flags) $(longest) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(longest))")
 
 # Compilers run at the lowest priority: next to the clusters of the tests they would take hours.
-e2e_sets := $(lab_sets),kubernetes-v1.25.0,kubernetes-v1.27.4,kubernetes-v1.30.14,kube-apiserver-v1.30.14
+e2e_sets := $(lab_sets),kubernetes-v1.25.0,kubernetes-v1.27.4,kubernetes-v1.30.14,kubernetes-v1.31.0,kube-apiserver-v1.30.14
 
 .PHONY: e2e
 e2e: ## Run the long versions of the lab's tests, an hour after an hour of compilers: crashes, upgrades, mistakes of the documents, every fix, every scenario

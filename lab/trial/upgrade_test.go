@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,10 +18,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/gcelab"
 )
 
-// nextVersion is the minor after the lab's.
-const nextVersion = "v1.27.4"
+const (
+	// nextVersion is the minor after the lab's.
+	nextVersion = "v1.27.4"
+	// withoutInTree is the first minor that has no in-tree code of any cloud.
+	withoutInTree = "v1.31.0"
+)
 
 // upgraded are the components whose version changes on the way.
 var upgraded = []string{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler}
@@ -32,7 +36,8 @@ var upgraded = []string{cluster.APIServer, cluster.ControllerManager, cluster.Sc
 func TestAnUpgradeOnTheWayAndBack(t *testing.T) {
 	long(t)
 	lab := theLab(t)
-	provideNext(t, lab)
+	provide(t, lab, nextVersion)
+	settled(t, lab) // where it was built first, the machine was busy for minutes
 	before, kubeadm := facts(t, lab), kubeadmVersion(t, lab)
 	cloud, err := lab.State()
 	if err != nil {
@@ -64,11 +69,55 @@ func TestAnUpgradeOnTheWayAndBack(t *testing.T) {
 	asBefore(t, lab, before)
 }
 
+// TestAClusterOnGCEGoesToTheFirstVersionWithoutInTreeCode takes the last upgrade that KEP-2395 is about: of a control plane that could not start in the next
+// version as it is, since its provider is not there and the gates that 1.30 needs are locked.
+func TestAClusterOnGCEGoesToTheFirstVersionWithoutInTreeCode(t *testing.T) {
+	long(t)
+	of := onGCE(gcelab.Kind{}, "service", "route", "cloud-node-lifecycle")
+	of.ControlPlanes, of.Workers = 2, 1
+	lab := ownLab(t, of.Options)
+	flags, verify := of.more(t, lab)
+	flags = slices.Concat(verify, lab.flags, flags, []string{"--target-version", withoutInTree})
+	op := newOperator(t, lab)
+	op.awaitOwners(t, inTree(of.moving...))
+	provide(t, lab, withoutInTree)
+	op.awaitOwners(t, inTree(of.moving...)) // a busy machine may have cost it its lease
+	before := kubeadmVersion(t, lab)
+	nodes := identities(t, lab)
+	cloud, err := lab.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	cli(t, lab, 0, nil, append([]string{"check"}, flags...)...)
+	watched(t, lab, func() { cli(t, lab, 0, nil, append([]string{"apply", "--yes"}, flags...)...) })
+	ofVersion(t, lab, withoutInTree)
+	if v := kubeadmVersion(t, lab); v != withoutInTree {
+		t.Errorf("kubeadm would go on with %s", v)
+	}
+	owners := map[string][]string{}
+	for _, loop := range of.moving {
+		owners[loop] = []string{cluster.CloudControllerManager}
+	}
+	op.awaitOwners(t, owners)
+	cli(t, lab, 0, nil, append([]string{"verify"}, verify...)...)
+	nodesStay(t, lab, nodes, cloud)
+
+	watched(t, lab, func() { cli(t, lab, 0, nil, "rollback", "--yes") })
+	ofVersion(t, lab, gcelab.Kind{}.Version())
+	if v := kubeadmVersion(t, lab); v != before {
+		t.Errorf("kubeadm would go on with %s, before it was %s", v, before)
+	}
+	op.awaitOwners(t, inTree(of.moving...))
+	nodesStay(t, lab, nodes, cloud)
+}
+
 // A rollback out of the middle: API servers of both versions, and managers of both.
 func TestAnUpgradeIsRolledBackFromItsMiddle(t *testing.T) {
 	long(t)
 	lab := theLab(t)
-	provideNext(t, lab)
+	provide(t, lab, nextVersion)
+	settled(t, lab) // where it was built first, the machine was busy for minutes
 	before := facts(t, lab)
 	middle := ""
 	for _, s := range steps(t, lab, "--target-version", nextVersion) {
@@ -84,23 +133,17 @@ func TestAnUpgradeIsRolledBackFromItsMiddle(t *testing.T) {
 	asBefore(t, lab, before)
 }
 
-// next builds the next version once, where the cache has not got it.
-var next = sync.OnceValues(func() (build.Binaries, error) {
-	return build.Ensure(
-		context.Background(),
-		build.Options{Sets: []string{"kubernetes-" + nextVersion}, Progress: os.Stderr, Heartbeat: time.Minute, Background: true},
-	)
-})
-
-// provideNext gives the next version to the lab's kubelets.
-func provideNext(t *testing.T, lab *Trial) {
+// provide gives another version to the lab's kubelets. It is built where the cache has not got it.
+func provide(t *testing.T, lab *Trial, version string) {
 	t.Helper()
-	bins, err := next()
+	bins, err := build.Ensure(
+		t.Context(),
+		build.Options{Sets: []string{"kubernetes-" + version}, Progress: os.Stderr, Heartbeat: time.Minute, Background: true},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lab.Provide(bins)
-	settled(t, lab) // where it was built first, the machine was busy for minutes
 }
 
 // ofVersion fails the test unless every component of the control plane says that it is of a version, and its mirror pod shows the image.
