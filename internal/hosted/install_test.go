@@ -197,46 +197,44 @@ func TestAnInstallationIsRefusedWithWhatIsMissing(t *testing.T) {
 	})
 }
 
-// On Azure the nodes initialise themselves, by a DaemonSet that nothing of ours installs. A cluster without it would be called completed, and each of its
-// nodes would keep its taint.
-func TestAnAzureClusterNeedsItsNodeManagerFirst(t *testing.T) {
-	w := madeExternal(t, false)
-	w.user.Delete("/api/v1/nodes/n1")
-	p := w.plane()
-	p.Provider = "azure"
-	var blocked *BlockedError
-	if err := p.Run(t.Context(), Install, nil, nil); !errors.As(err, &blocked) || !strings.Contains(describe(err), "cloud-node-manager does not run") {
-		t.Errorf("the installation says %v", describe(err))
-	}
-}
-
-// Our manager initialises the nodes from the seed, and nothing has to run on them.
-func TestAnAzureClusterNeedsNoNodeManagerWithOurs(t *testing.T) {
-	w := madeExternal(t, false)
-	w.user.Delete("/api/v1/nodes/n1")
-	w.seed.Put(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: layout.SeedCloudConfig, Namespace: ns},
-		Data:       map[string][]byte{layout.SeedCloudConfigKey: []byte(`{"vmType": "vmss", "loadBalancerSku": "standard"}`)},
-	})
-	p := w.plane()
-	p.Provider, p.Options.Image = "azure", "ours"
-	if err := p.observe(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	made, err := p.Plan(p.Gather(t.Context()), Install)
-	if err != nil {
-		t.Fatal(describe(err))
-	}
-	started := 0
-	for _, s := range made.Steps {
-		if strings.Contains(s.Object, "azure-cloud-controller-manager") && strings.Contains(s.Ref, "Deployment/") {
-			started++
-			if strings.Contains(s.Object, "-cloud-node") {
-				t.Errorf("%s leaves nodes to no manager:\n%s", s.ID, s.Object)
+// On Azure nodes are initialised by a manager on each of them, or by ours from the seed. Without either, a cluster would be called completed, and each
+// of its nodes would keep its taint; with both, two managers would write one Node.
+func TestAnAzureClusterGetsOneManagerOfItsNodes(t *testing.T) {
+	for image, onNodes := range map[string]bool{"official": true, "ours": false} {
+		t.Run(image, func(t *testing.T) {
+			w := madeExternal(t, false)
+			w.user.Delete("/api/v1/nodes/n1")
+			w.seed.Put(t, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Name: layout.SeedCloudConfig, Namespace: ns},
+				Data:       map[string][]byte{layout.SeedCloudConfigKey: []byte(`{"vmType": "vmss", "loadBalancerSku": "standard"}`)},
+			})
+			p := w.plane()
+			p.Provider, p.Options.Image = "azure", image
+			if err := p.observe(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-	if notes := strings.Join(made.Effects, "\n"); started != 1 || strings.Contains(notes, layout.NodeManager) {
-		t.Errorf("%d managers are started, and the effects are:\n%s", started, notes)
+			made, err := p.Plan(p.Gather(t.Context()), Install)
+			if err != nil {
+				t.Fatal(describe(err))
+			}
+			started, nodeManagers := 0, 0
+			for _, s := range made.Steps {
+				switch {
+				case s.Ref == layout.NodeManagerDaemonSet:
+					nodeManagers++
+				case strings.Contains(s.Object, "azure-cloud-controller-manager") && strings.Contains(s.Ref, "Deployment/"):
+					started++
+					if strings.Contains(s.Object, "--controllers=*,-cloud-node") != onNodes {
+						t.Errorf("%s, next to a manager on each node: %v:\n%s", s.ID, onNodes, s.Object)
+					}
+				}
+			}
+			if started != 1 || nodeManagers == 1 != onNodes {
+				t.Errorf("%d managers are started, and %d on the nodes", started, nodeManagers)
+			}
+			if err := p.Run(t.Context(), Install, nil, nil); err != nil {
+				t.Errorf("the installation says %v", describe(err))
+			}
+		})
 	}
 }
