@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // A machine of AWS is called ip-10-0-0-11, or what its owner calls it, and its Node by the cloud's DNS name: the manager names itself by the first.
@@ -58,6 +60,58 @@ func TestAManagerOnItsHostsNetworkIsKnownByTheHostsName(t *testing.T) {
 			why, err := object.LeaderProblem(t.Context(), e.env, live, "deployed")
 			if err != nil || (why == "") != tt.leads || !tt.leads && !strings.Contains(why, "none of the pods of kube-system/"+component.KCM) {
 				t.Errorf("%q leads: %q, %v", tt.holder, why, err)
+			}
+		})
+	}
+}
+
+// A machine that is switched off must not hold up a migration; one that runs without its manager must, since it would keep its taint.
+func TestAManagerOfNodesIsWaitedForWhereTheNodeIsReady(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		want int32
+		pods map[string]bool // by node, those that are Ready
+		says string
+	}{
+		"everywhere":         {2, map[string]bool{"up": true, "down": true}, ""},
+		"not on a dead node": {2, map[string]bool{"up": true, "down": false}, ""},
+		"not on a live node": {2, map[string]bool{"up": false, "down": true}, "not ready on up"},
+		"bound to no node":   {1, map[string]bool{"": false}, "a node that its pod was not bound to"},
+		"no node":            {0, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			for node, is := range map[string]corev1.ConditionStatus{"up": corev1.ConditionTrue, "down": corev1.ConditionUnknown} {
+				w.api.Put(w.t, &corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: node},
+					Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: is}}},
+				})
+			}
+			own := map[string]string{"component": layout.NodeManager}
+			ready := int32(0)
+			for node, isReady := range tt.pods {
+				p := readyPod("of-"+node, isReady, nil)
+				p.Namespace, p.Labels, p.Spec.NodeName = component.Namespace, own, node
+				w.api.Put(w.t, p)
+				if isReady {
+					ready++
+				}
+			}
+			w.api.Put(w.t, &appsv1.DaemonSet{
+				ObjectMeta: metav1.ObjectMeta{Name: layout.NodeManager, Namespace: component.Namespace},
+				Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: own}},
+				Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: tt.want, UpdatedNumberScheduled: tt.want, NumberReady: ready},
+			})
+			w.given()
+			e := w.engine()
+			live, err := object.ReadLive(t.Context(), e.env, layout.NodeManagerDaemonSet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			why, err := object.RolloutProblem(t.Context(), e.env, live)
+			if err != nil || (why == "") != (tt.says == "") || !strings.Contains(why, tt.says) {
+				t.Errorf("it waits for %q, want %q (error %v)", why, tt.says, err)
 			}
 		})
 	}

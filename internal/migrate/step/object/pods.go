@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
@@ -76,7 +77,12 @@ func RolloutProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructur
 	want, updated, ready := ReplicasOf(o), status("updatedReplicas"), status("readyReplicas")
 	if o.GetKind() == "DaemonSet" {
 		want, updated, ready = status("desiredNumberScheduled"), status("updatedNumberScheduled"), status("numberReady")
-		if want == 0 && o.GetName() != layout.NodeManager { // that one has nothing to do before the first machine joins
+		switch {
+		case o.GetName() == layout.NodeManager: // before the first machine joins, it has nothing to do
+			if updated == want && ready < want {
+				return nodeManagerProblem(ctx, e, o, ref)
+			}
+		case want == 0:
 			return ref + " has no node to run on", nil
 		}
 	}
@@ -91,6 +97,40 @@ func RolloutProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructur
 		return fmt.Sprintf("%s: %d of its pods still end", ref, int64(len(pods))-want), nil
 	}
 	return "", nil
+}
+
+// nodeManagerProblem says on how many nodes a cloud-node-manager still has to come up. Nodes that are not Ready are
+// left out: a machine that is switched off would hold up the whole migration.
+func nodeManagerProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructured, ref string) (string, error) {
+	pods, err := PodsOf(ctx, e, o)
+	if err != nil {
+		return "", err
+	}
+	nodes, err := e.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return "", fmt.Errorf("listing the nodes that %s runs on: %w", ref, err)
+	}
+	isUp := map[string]bool{}
+	for i := range nodes.Items {
+		isUp[nodes.Items[i].Name] = slices.ContainsFunc(nodes.Items[i].Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+	}
+	var missing []string
+	for i := range pods {
+		switch node := pods[i].Spec.NodeName; {
+		case IsReady(&pods[i]):
+		case node == "":
+			missing = append(missing, "a node that its pod was not bound to")
+		case isUp[node]:
+			missing = append(missing, node)
+		}
+	}
+	if len(missing) == 0 {
+		return "", nil
+	}
+	slices.Sort(missing)
+	return fmt.Sprintf("%s: not ready on %s", ref, english.FirstOf(3, missing)), nil
 }
 
 // WhyPods says why a pod of a workload does not run or is not Ready. Of several it is the first by name. It is empty
