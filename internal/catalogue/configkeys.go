@@ -27,6 +27,25 @@ type ChangedDefault struct {
 // k8s.io/legacy-cloud-providers/azure.
 func ChangedDefaults(provider string) []ChangedDefault { return changedDefaults[provider] }
 
+// NeededKey is a key of a cloud config that the external provider needs where another one has a value.
+type NeededKey struct {
+	Key         string
+	With, Value string // the other key
+	Why         string // what happens without it
+}
+
+var neededKeys = map[string][]NeededKey{
+	"azure": {{
+		Key:   "primaryAvailabilitySetName",
+		With:  "vmType",
+		Value: "standard",
+		Why:   "a machine that is gone stays a member of its load balancers",
+	}},
+}
+
+// NeededKeys are those of a provider.
+func NeededKeys(provider string) []NeededKey { return neededKeys[provider] }
+
 var changedDefaults = map[string][]ChangedDefault{
 	"azure": {
 		{

@@ -234,21 +234,6 @@ func TestEveryCheckIsComplete(t *testing.T) {
 	code := regexp.MustCompile(`^[A-Z]+-\d{3}$`)
 	reason := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	levels := []string{findings.LevelInfo, findings.LevelWarning, findings.LevelError, findings.LevelCritical}
-	impacts := []string{
-		findings.ImpactNone,
-		findings.ImpactNodeDeletion,
-		findings.ImpactNoLoops,
-		findings.ImpactTwoOwners,
-		findings.ImpactLoadBalancers,
-		findings.ImpactRoutes,
-		findings.ImpactAPI,
-		findings.ImpactGap,
-		findings.ImpactNodeJoin,
-		findings.ImpactScheduling,
-		findings.ImpactVolumes,
-		findings.ImpactImagePulls,
-		findings.ImpactDataLoss,
-	}
 	seen, categories := map[string]bool{}, []string{}
 	for _, c := range Checks {
 		switch {
@@ -256,7 +241,7 @@ func TestEveryCheckIsComplete(t *testing.T) {
 			t.Errorf("%s %s is not a code and a CamelCase reason", c.Code, c.Reason)
 		case seen[c.Code], seen[c.Reason]:
 			t.Errorf("%s or %s is used twice", c.Code, c.Reason)
-		case !slices.Contains(levels, c.Level), !slices.Contains(impacts, c.Impact):
+		case !slices.Contains(levels, c.Level), !slices.Contains(findings.Impacts, c.Impact):
 			t.Errorf("%s has level %q and impact %q", c.Code, c.Level, c.Impact)
 		case c.Judge == nil:
 			t.Errorf("%s judges nothing", c.Code)

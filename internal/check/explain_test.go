@@ -50,7 +50,7 @@ func TestExplain(t *testing.T) {
 	}
 	text, _ = Explain("NODE-005")
 	for _, part := range []string{
-		"\n\nIf the finding has a `look:` command, look there for the nodes whose", "\n\nDelete, drain or stop something only if its pods", "\n\nWarning: all pods of the node",
+		"\n\nIf the finding has a `look:` command, find in its output: the nodes whose", "\n\nDelete, drain or stop something only if its pods", "\n\nWarning: all pods of the node",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the text does not say %q:\n%s", part, text)

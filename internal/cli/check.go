@@ -81,7 +81,7 @@ func newCheck(c *console.Console) *cobra.Command {
 	fl.BoolVar(&shown.Strict, "strict", false, "warnings block too, except those of level info; --accept takes one")
 	fl.BoolVar(&shown.Problems, "problems", false, "print only what did not pass (table and wide)")
 	c.AddVerboseFlag(cmd, "also print what passed (table)")
-	fl.DurationVar(&wait, "wait", 0, "look again for as long as all that blocks may pass by itself; --wait alone waits 5m")
+	fl.DurationVar(&wait, "wait", 0, "look again until nothing blocks, for this long at most; ends at once if what blocks does not pass by itself. Without a value: 5m")
 	fl.Lookup("wait").NoOptDefVal = "5m"
 	return cmd
 }
@@ -92,7 +92,7 @@ func listChecks(c *console.Console, cmd *cobra.Command, output *printer.Format) 
 	if err := console.RefuseFlags(cmd, "--list judges nothing", append(judging, console.LiveFlags...)...); err != nil {
 		return err
 	}
-	return printer.PrintChecks(c.Out, output)
+	return printer.PrintChecks(c.Out, output, c.LayoutFor(c.Out, false))
 }
 
 // validateCheck refuses flags that would have no effect.
@@ -160,7 +160,7 @@ func newExplain(c *console.Console) *cobra.Command {
 				if list.Value == "text" {
 					list.Value = "table"
 				}
-				return printer.PrintChecks(c.Out, &list)
+				return printer.PrintChecks(c.Out, &list, c.LayoutFor(c.Out, false))
 			}
 			code := check.CodeOf(args[0])
 			text, ok := check.Explain(code)

@@ -48,7 +48,7 @@ func newDiff(c *console.Console) *cobra.Command {
 		Long: "Diff compares the cluster as it is with what it would be after the plan, and changes nothing on hosts.\nIt covers manifests, units, the kubelets' flags, kubeadm's configuration and objects.\n" +
 			"With --host-access it compares the files' bytes, edited as apply would edit them.\nFrom a snapshot alone, it compares the flags, one argument a line. Secrets are masked.\n\n" +
 			"The exit code is that of kubectl diff: 0 without a difference, 1 with differences, more than 1 for an error (9 for one that is 1 elsewhere).\n" +
-			"A program in " + externalDiff + " is given two directories to compare instead, but for -o json and yaml.",
+			"If " + externalDiff + " names a program, that program compares two directories instead. With -o json or yaml it is not used.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			different, err := runDiff(cmd.Context(), c, cmd, args, o, f)
 			switch {

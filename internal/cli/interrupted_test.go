@@ -109,7 +109,7 @@ func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {
 		`error: step create/RoleBinding/kube-system/transplant-leader-migration: creating RoleBinding/kube-system/transplant-leader-migration: rolebindings is forbidden: admission plugin "Strict" does not want any`,
 	)
 	status := c.run("status")
-	for _, part := range []string{"· failed · 4/42 steps · phase 1/6 prepare\n", "step       create/RoleBinding/kube-system/transplant-leader-migration · begun ", "error      creating RoleBinding"} {
+	for _, part := range []string{"· failed · 4/42 steps · 0/2 nodes · phase 1/6 prepare\n", "step       create/RoleBinding/kube-system/transplant-leader-migration · begun ", "error      creating RoleBinding"} {
 		if !strings.Contains(status.out, part) {
 			t.Errorf("status does not say %q:\n%s", part, status.out)
 		}

@@ -173,7 +173,7 @@ func TestApplyIsRefused(t *testing.T) {
 		"--dry-run",
 		good,
 	); r.code != exitcode.OK || strings.Contains(r.errOut, "phase") ||
-		!strings.Contains(r.out, "irreversible  nothing\n") {
+		!strings.Contains(r.out, "irreversible  nothing: ") {
 		t.Errorf("a dry run: %s", r.text(nil))
 	}
 	c.unchanged()
@@ -192,7 +192,7 @@ func TestAStalePlan(t *testing.T) {
 		exitcode.Stale,
 		"the plan is stale: /etc/kubernetes/cloud.conf on host cp-1 was changed outside this migration",
 		"/etc/kubernetes/cloud.conf on host cp-2",
-		"nothing was changed; make a new plan",
+		"nothing was changed; make the plan again with transplant plan --refresh ",
 	)
 	c.unchanged()
 }

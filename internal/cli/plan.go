@@ -82,16 +82,18 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 		if err := client.WritePlan(o.out, p); err != nil {
 			return err
 		}
-		next := c.Command("apply", wording.QuoteWord(o.out))
-		if report.Summary.Blocked {
-			next = c.Command("check") + ", since the plan is blocked"
-		}
-		c.Narrate("saved %s; next: %s", o.out, next)
 	} else if o.format.Value == "text" && !report.Summary.Blocked {
 		c.Narrate("the plan is not saved: the same command with --out plan.yaml saves it for transplant apply plan.yaml")
 	}
 	if err := printMadePlan(c, o.format, p); err != nil {
 		return err
+	}
+	if o.out != "" { // last, where it is seen: the plan has hundreds of lines
+		next := c.Command("apply", wording.QuoteWord(o.out))
+		if report.Summary.Blocked {
+			next = c.Command("check") + ", since the plan is blocked"
+		}
+		c.Narrate("saved %s; next: %s", o.out, next)
 	}
 	if report.Summary.Blocked {
 		return exitcode.With(exitcode.Blocked, "this plan is blocked by %s: see transplant check", client.Blocking(report))
@@ -152,7 +154,7 @@ func newSnapshot(c *console.Console) *cobra.Command {
 	var output *printer.Format
 	options := v1.Options{LeaseName: planlayout.DefaultLease}
 	cmd := &cobra.Command{
-		Use: "snapshot", Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
+		Use: "snapshot", SuggestFor: []string{"inventory"}, Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
 		Example: "  transplant snapshot --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := console.CheckFromSnapshot(cmd, "", c.Proof.Asked); err != nil {

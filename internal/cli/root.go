@@ -213,7 +213,7 @@ func newVersion(c *console.Console) *cobra.Command {
 
 const exitCodes = `Exit codes:
   0    done, nothing blocks
-  1    error; of diff: there are differences
+  1    error; diff: there are differences
   2    changes are pending (plan --detailed-exitcode)
   3    blocked by findings
   4    verification failed; the cluster is in the state that the message names
@@ -221,5 +221,5 @@ const exitCodes = `Exit codes:
   6    the plan is stale; the message names what changed
   7    not approved, or no terminal to ask on and no --yes
   8    another process holds the lock
-  9    error of diff (1 in other commands)
+  9    diff: error
   130  interrupted; run the same command again to go on`

@@ -33,7 +33,7 @@ func TestWhatIsToldIsPublishedAndNotRepeated(t *testing.T) {
 		e.Step, e.Number, e.Total = planned, 1, 1
 		tell(e)
 	}
-	if n := strings.Count(out.String(), "still waiting: the node"); n != 1 || !strings.Contains(out.String(), "paused by boss") {
+	if n := strings.Count(out.String(), "still waiting (31s): the node"); n != 1 || !strings.Contains(out.String(), "paused by boss") {
 		t.Errorf("told %d times that it waits:\n%s", n, out.String())
 	}
 	if last := published[len(published)-1]; !strings.Contains(strings.Join(published, "\n"), `"waiting":"the node"`) || last != `{"run":"run-1"}` {

@@ -73,7 +73,9 @@ type PlanView struct {
 type Client struct {
 	Console
 	Kubeconfig, Context, StateDir string
-	Host                          HostOptions
+	// Contexts are the names of all contexts that the kubeconfig has; none before Connect, and in a pod.
+	Contexts []string
+	Host     HostOptions
 	// Clouds are what --cloud says, and through which program a cloud is asked.
 	Clouds cloudprogram.Programs
 
@@ -139,7 +141,7 @@ func (c *Client) Connect() error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w\nname one with --kubeconfig, and a context in it with --context", err)
 	}
-	c.Context = cmp.Or(c.Context, read.Current)
+	c.Context, c.Contexts = cmp.Or(c.Context, read.Current), read.Contexts
 	cfg := read.Config
 	cfg.UserAgent = "transplant/" + Version
 	cfg.QPS, cfg.Burst = 50, 100

@@ -302,10 +302,10 @@ func (g GivenFlags) Refuse(why string, names ...string) error {
 		return nil
 	}
 	return fmt.Errorf(
-		"%s would have no effect: %s; leave %s out",
+		"%s would have no effect: %s; remove %s",
 		strings.Join(given, ", "),
 		why,
-		map[bool]string{true: "it", false: "them"}[len(given) == 1],
+		map[bool]string{true: given[0], false: "them"}[len(given) == 1],
 	)
 }
 

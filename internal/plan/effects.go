@@ -40,7 +40,7 @@ func describeEffects(d *draft.Draft) []string {
 		out = append(
 			out,
 			fmt.Sprintf(
-				"not observed: which manager runs a loop is not said on /metrics by %s 1.%d or by the manager in image %s; each step waits for its process and its lease, and in the end nodes and load balancers are compared",
+				"not observed: neither %s 1.%d nor the manager in image %s says on /metrics which loops it runs. Each step waits for its process and its lease, and in the end nodes and load balancers are compared",
 				component.KCM,
 				d.KCMMinor,
 				d.Options.Image,

@@ -27,7 +27,7 @@ func TestAPlanSaysWhereNodeIPAMRunsAfterwardsAndWhy(t *testing.T) {
 		options v1.Options
 		want    []string
 	}{
-		"it stays":                     {aws26HA(), v1.Options{}, []string{"node IPAM: stays", "asks no cloud", "--node-ipam=move"}},
+		"it stays":                     {aws26HA(), v1.Options{}, []string{"node IPAM: stays", "needs no cloud", "--node-ipam=move"}},
 		"it stays where none could go": {vsphere29(), v1.Options{Image: "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.29.0"}, []string{"node IPAM: stays", "v1.29.0 has none"}},
 		"it is asked for":              {aws26HA(), move, []string{"node IPAM: moves", "--node-ipam=move", "keep the pod CIDRs"}},
 		"it must":                      {gce30(), v1.Options{}, []string{"node IPAM: moves", "CloudAllocator asks the cloud"}},

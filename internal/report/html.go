@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/probe"
@@ -39,6 +40,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"plural":         english.Count,
 	"orNone":         orNone,
 	"pathTitle":      probe.Title,
+	"because":        findings.AcceptedBecause,
 	"withoutHint":    func() string { return withoutHint },
 	"objectivesHint": func() string { return objectivesHint },
 	"pauseHint":      func() string { return pauseHint },

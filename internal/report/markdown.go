@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/report/plain"
@@ -258,7 +259,7 @@ func (m *md) findings(r v1.Report) {
 	m.line("\n## Findings of the check")
 	m.header("code", "outcome", "finding", "accepted")
 	for _, f := range r.Findings {
-		m.row(f.Code, string(f.Outcome), f.Summary, f.Accepted)
+		m.row(f.Code, string(f.Outcome), f.Summary, findings.AcceptedBecause(f))
 	}
 }
 

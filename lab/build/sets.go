@@ -51,7 +51,7 @@ var Sets = []Set{
 	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),         // kubelets that know --cloud-provider=aws
 	controlPlane("v1.27.4", "fa3d7990104d7c1f16943a67f11b154b71f6a132"), // the minor after it, for upgrades on the way
 	controlPlane("v1.30.14", ""),                                        // the last minor with an in-tree provider, GCE's
-	controlPlane("v1.31.0", ""),                                         // the first minor without in-tree code, for upgrades on the way
+	controlPlane("v1.31.0", ""),                                         // the first one without in-tree code
 	apiserver("v1.28.0"),
 	apiserver("v1.29.0"),
 	apiserver("v1.30.14"),

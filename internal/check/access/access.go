@@ -119,7 +119,7 @@ var callerAccess = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNone,
-	LookFor:   "yes, which the answer has to be for every right that the finding names",
+	LookFor:   "yes, for every right that the finding names",
 	DependsOn: []string{"API-001"},
 	Judge:     judgeCallerAccess,
 }

@@ -40,7 +40,7 @@ var inventoryComplete = rule.Check{
 			}
 			return findings.With(
 				findings.Unknown(
-					"the cloud was not asked: nodes that the new manager would delete are not known, and before cannot be compared with after",
+					"the cloud was not asked (no --cloud). Which nodes the new manager would delete is not known, and nothing can be compared after the migration",
 				),
 				expected,
 				"the cloud's API",

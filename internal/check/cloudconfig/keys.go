@@ -175,25 +175,19 @@ func lostSettings(f facts.Facts, c configured, changed, ignored *findings.Proble
 			changed.Add(c.String(), "%s is not set: %s in tree, %s outside: %s", name, d.InTree, d.External, d.Why)
 		}
 	}
-	if provider == "azure" && ofAvailabilitySets(c) && c.Settings[primarySet] == "" {
-		changed.Add(
-			c.String(),
-			"%s is not set, and vmType is standard: outside, a machine that is gone stays a member of its load balancers",
-			primarySet,
-		)
+	for _, needed := range catalogue.NeededKeys(provider) {
+		if isSetTo(c, needed.With, needed.Value) && c.Settings[needed.Key] == "" {
+			changed.Add(c.String(), "%s is not set, and %s is %s: %s", needed.Key, needed.With, needed.Value, needed.Why)
+		}
 	}
 }
 
-// primarySet is the key without which the external provider takes no machine of an availability set out of a load
-// balancer that has others.
-const primarySet = "primaryAvailabilitySetName"
-
-// ofAvailabilitySets reports whether the external manager of a config looks for machines in availability sets: because
-// the file says so, or the derivation writes down the in-tree default.
-func ofAvailabilitySets(c configured) bool {
-	return strings.EqualFold(c.Settings["vmType"], "standard") || slices.ContainsFunc(
+// isSetTo reports whether the external manager finds a value of a key. The file says so, or the derivation writes down
+// the in-tree default.
+func isSetTo(c configured, key, value string) bool {
+	return strings.EqualFold(c.Settings[key], value) || slices.ContainsFunc(
 		c.DerivedChanges,
-		func(change string) bool { return strings.HasPrefix(change, "vmType: standard") },
+		func(change string) bool { return strings.HasPrefix(change, key+": "+value) },
 	)
 }
 

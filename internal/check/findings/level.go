@@ -1,5 +1,11 @@
 package findings
 
+import (
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
 // Levels of a finding: how bad it is when the check does not pass.
 const (
 	LevelInfo     = "info"
@@ -24,6 +30,24 @@ const (
 	ImpactImagePulls    = "image pulls"
 	ImpactDataLoss      = "data loss"
 )
+
+// Impacts are all of them, the worst one first.
+var Impacts = []string{
+	ImpactDataLoss, ImpactTwoOwners, ImpactNodeDeletion, ImpactVolumes, ImpactLoadBalancers, ImpactRoutes,
+	ImpactAPI, ImpactNoLoops, ImpactGap, ImpactNodeJoin, ImpactScheduling, ImpactImagePulls, ImpactNone,
+}
+
+// AcceptedBecause is the reason for which a finding was accepted, with who gave it and when; empty when it was not.
+func AcceptedBecause(f v1.Finding) string {
+	who := f.AcceptedBy
+	if f.AcceptedAt != nil {
+		who = strings.TrimPrefix(who+", "+f.AcceptedAt.UTC().Format("2006-01-02 15:04 MST"), ", ")
+	}
+	if f.Accepted == "" || who == "" {
+		return f.Accepted
+	}
+	return f.Accepted + " (" + who + ")"
+}
 
 // Categories, in reporting order: who has to act.
 const (

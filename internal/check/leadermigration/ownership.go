@@ -22,7 +22,7 @@ var leaseAccess = rule.Check{
 	Category:      findings.CategoryLeaderMigration,
 	Level:         findings.LevelCritical,
 	Impact:        findings.ImpactNoLoops,
-	LookFor:       "yes, which the answer has to be for both managers and every verb",
+	LookFor:       "yes, for both managers and every verb",
 	Mandatory:     true,
 	AcceptUnknown: true,
 	DependsOn:     []string{"API-001", "HOST-001", "CP-003"},

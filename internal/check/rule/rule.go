@@ -45,7 +45,7 @@ type Check struct {
 func (c Check) Advice() string {
 	var b strings.Builder
 	if c.LookFor != "" {
-		b.WriteString("\nIf the finding has a `look:` command, look there for " + c.LookFor + ".\n")
+		b.WriteString("\nIf the finding has a `look:` command, find in its output: " + c.LookFor + ".\n")
 	}
 	if c.OnlyIf != "" {
 		b.WriteString("\nDelete, drain or stop something only if " + c.OnlyIf + ".\n" +

@@ -79,7 +79,7 @@ func judgeProviderIDRequired(f facts.Facts) v1.Finding {
 			Objects: unclear[:min(len(unclear), findings.MaxShown)],
 			Found:   findings.Few(unclear),
 			Summary: fmt.Sprintf(
-				"%s %s no providerID, and whether the new provider finds one was not asked",
+				"%s %s no providerID, and the new provider was not asked whether it finds one",
 				findings.Plural(len(unclear), "node"),
 				english.Word(len(unclear), "has", "have"),
 			),

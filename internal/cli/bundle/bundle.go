@@ -41,9 +41,10 @@ var LogTimeout = bundle.DefaultLogTimeout
 func NewCommand(c *console.Console) *cobra.Command {
 	b := &command{console: c}
 	cmd := &cobra.Command{
-		Use:   "bundle",
-		Short: "Save in one file what it takes to ask for help, without secrets",
-		Args:  cobra.NoArgs,
+		Use:        "bundle",
+		SuggestFor: []string{"support-bundle", "must-gather"},
+		Short:      "Save in one file what it takes to ask for help, without secrets",
+		Args:       cobra.NoArgs,
 		Example: "  transplant bundle\n" +
 			"  transplant bundle --since 2h --out bundle.tar.gz\n" +
 			"  transplant bundle --host-access=none   # starts no pods on hosts",

@@ -12,7 +12,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
@@ -29,11 +31,23 @@ import (
 
 // Approve asks; without a terminal and without --yes it refuses, since no administrator could have agreed.
 func (c *Console) Approve(yes bool, what string) error {
-	if yes {
+	isTerminal := false
+	if f, ok := c.In.(*os.File); ok {
+		isTerminal = term.IsTerminal(int(f.Fd()))
+	}
+	switch {
+	case yes && !isTerminal && len(c.Contexts) > 1 && !c.Given.Changed("context"):
+		return exitcode.With(
+			exitcode.NotApproved,
+			"not approved: the kubeconfig has %d contexts, and with --yes and without a terminal --context has to say which one is meant; the current one is %s",
+			len(c.Contexts),
+			wording.QuoteWord(c.Context),
+		)
+	case yes:
 		return nil
 	}
 	what = visible.Line(what) // the holder of a lock is in it, as a Lease has it: it must not rewrite what is agreed to
-	if f, ok := c.In.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal {
 		return exitcode.With(
 			exitcode.NotApproved,
 			"not approved: there is no terminal on which to ask whether to %s; review what was printed above, and run the same command with --yes",
@@ -62,13 +76,14 @@ func (c *Console) Tell(e step.Event) {
 	at, l := e.Time.Format("15:04:05"), printer.Layout{Ascii: c.Ascii}
 	switch e.Kind {
 	case step.EventStarted:
+		c.begun.Store(e.Step.ID, e.Time)
 		c.Narrate("%s [%2d/%d] %s", at, e.Number, e.Total, e.Step.Title)
 	case step.EventProgress, step.EventPaused, step.EventResumed:
 		c.Narrate("%s         %s", at, e.Message)
 	case step.EventWaiting:
-		c.Narrate("%s         still waiting: %s", at, e.Message)
+		c.Narrate("%s         %s: %s", at, "still waiting"+c.taken(e), e.Message)
 	case step.EventDone:
-		c.Narrate("%s       %s %s", at, l.Mark(v1.Pass), e.Step.ID)
+		c.Narrate("%s       %s %s", at, l.Mark(v1.Pass), e.Step.ID+c.taken(e))
 	case step.EventAlreadyDone:
 		why := cmp.Or(e.Message, "it was so before: nothing to do")
 		if e.Step.Kind == v1.StepVerify {
@@ -84,6 +99,16 @@ func (c *Console) Tell(e step.Event) {
 	case step.EventFailed:
 		c.Narrate("%s       %s %s: %s", at, l.Mark(v1.Fail), e.Step.ID, e.Message)
 	}
+}
+
+// taken says for how long a step has been executed, in brackets. It is empty up to a second, and where its begin was
+// not told.
+func (c *Console) taken(e step.Event) string {
+	begun, ok := c.begun.Load(e.Step.ID)
+	if !ok || e.Time.Sub(begun.(time.Time)) < time.Second {
+		return ""
+	}
+	return " (" + wording.CompactDuration(e.Time.Sub(begun.(time.Time)).Seconds()) + ")"
 }
 
 // Console is the command line's side of a command: where it reads and writes, and how its answers look.
@@ -103,6 +128,8 @@ type Console struct {
 	advised atomic.Bool
 	// events are written on standard output during a run; nil for none.
 	events *eventStream
+	// begun are the times at which steps were begun, by ID. Steps of a batch tell of themselves side by side.
+	begun sync.Map
 }
 
 // New returns a console with a client that talks to it.

@@ -161,8 +161,8 @@ func AddProofFlags(p *client.ProofOptions, f *pflag.FlagSet) {
 		&p.Asked,
 		"prove",
 		false,
-		"prove what no rule can know, without writing; ask the new provider's own code for every node; send what apply would write with dryRun=All; "+
-			"ask for exactly the rights that the plan needs; run each host's image credential providers",
+		"also try what cannot be judged from facts. Nothing is written. It asks the new provider's own code about every node, sends the plan's writes with dryRun=All, "+
+			"asks for the rights that the plan needs, and runs the hosts' image credential providers",
 	)
 	f.StringVar(
 		&p.Config,
@@ -245,7 +245,7 @@ func addHostFlags(h *client.HostOptions, f *pflag.FlagSet) {
 		&h.ControlPlane,
 		hostproof.Flag,
 		nil,
-		"names of control-plane hosts, for HOST-001 where no Node has an address of the EndpointSlice default/kubernetes",
+		"names of the control-plane hosts; needed only where the EndpointSlice default/kubernetes does not tell them (HOST-001 says so)",
 	)
 	_ = f.MarkHidden("host-ttl") // registered above
 }

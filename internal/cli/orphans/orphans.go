@@ -35,7 +35,7 @@ func NewCommand(c *console.Console) *cobra.Command {
 			"groups. Floating IPs and security groups that are left alone can be named, too. Each is looked at again right before: its Service must be gone, no other\n" +
 			"Service may use it, and its members must be servers of this cluster. What goes and what stays is shown first. Nothing is removed while one of the objects\n" +
 			"is refused. It can be run again at any time. OpenStack only.\n\n" +
-			"A floating IP stays unless a manager has described it as the Service's. The in-tree provider describes none: name the ID of such a one, and it goes.",
+			"A floating IP is kept unless its description names the Service. The in-tree provider writes no description. To remove such an IP, name its ID, too.",
 		Args: func(_ *cobra.Command, ids []string) error {
 			if len(ids) == 0 {
 				return errors.New("name the ID of each object that is to be removed: transplant check --cloud=openstack lists them (LB-009)")

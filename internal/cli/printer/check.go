@@ -40,7 +40,7 @@ func CheckInfo(k rule.Check) v1.CheckInfo {
 }
 
 // PrintChecks prints the list of checks.
-func PrintChecks(w io.Writer, f *Format) error {
+func PrintChecks(w io.Writer, f *Format, l Layout) error {
 	var rows []v1.CheckInfo
 	for _, k := range check.List() {
 		rows = append(rows, CheckInfo(k))
@@ -48,9 +48,10 @@ func PrintChecks(w io.Writer, f *Format) error {
 	table := func(wide bool) func() error {
 		return func() error {
 			for _, r := range rows {
-				line := fmt.Sprintf("%-9s %-9s %s", r.Code, r.Level, r.Title)
+				columns := fmt.Sprintf("%-9s %-9s ", r.Code, r.Level)
+				line := l.fold(columns, strings.Repeat(" ", len(columns)), r.Title)
 				if wide {
-					line = fmt.Sprintf("%-9s %-9s %-22s %-26s %s", r.Code, r.Level, wording.OrDash(r.Impact), r.Reason, r.Title)
+					line = fmt.Sprintf("%s%-22s %-26s %s", columns, wording.OrDash(r.Impact), r.Reason, r.Title)
 				}
 				if _, err := fmt.Fprintln(w, line); err != nil {
 					return err
@@ -108,9 +109,20 @@ func groupOf(f v1.Finding) v1.Outcome {
 // levels are the levels of findings, the worst first.
 var levels = []string{findings.LevelCritical, findings.LevelError, findings.LevelWarning, findings.LevelInfo}
 
-// byLevel compares findings such that the worst one is first.
+// byLevel compares findings such that the worst one is first: by level, then by what suffers.
 func byLevel(a, b v1.Finding) int {
-	return cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level))
+	return cmp.Or(
+		cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level)),
+		cmp.Compare(impactRank(a.Impact), impactRank(b.Impact)),
+	)
+}
+
+// impactRank is the place of an impact among all, the worst one's 0.
+func impactRank(impact string) int {
+	if i := slices.Index(findings.Impacts, impact); i >= 0 {
+		return i
+	}
+	return len(findings.Impacts)
 }
 
 // PrintFindings prints the findings of a report without its verdict, by outcome, the worst first.
@@ -139,7 +151,7 @@ func printSafeFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 		}
 		for _, same := range l.sameCauses(in) {
 			f, level := same[0], ""
-			if f.Outcome == v1.Fail || f.Outcome == v1.Unknown || f.Outcome == v1.Warn && l.Wide {
+			if f.Outcome == v1.Fail || f.Outcome == v1.Unknown || f.Outcome == v1.Warn {
 				level = fmt.Sprintf("%-8s  ", f.Level)
 			}
 			line := fmt.Sprintf("%-11s  %s%s%s", f.Code, level, f.Summary, alsoOf(same))
@@ -290,9 +302,9 @@ func details(f v1.Finding, taken time.Time, l Layout) []detail {
 		if fix != "" {
 			add(true, label, fix)
 		}
-		add(false, "look for ", f.LookFor)
+		add(false, "in its output: ", f.LookFor)
 	}
-	add(false, "accepted: ", f.Accepted)
+	add(false, "accepted: ", findings.AcceptedBecause(f))
 	if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
 		add(true, "docs: ", client.DocsURL(f.Code)+" (offline: transplant explain "+f.Code+")")
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -150,7 +151,7 @@ func markdownRisks(b *strings.Builder, p *v1.Plan) {
 			visible.Markdown(f.Code),
 			visible.Markdown(string(f.Outcome)),
 			visible.Markdown(f.Summary),
-			visible.Markdown(wording.OrDash(f.Accepted)),
+			visible.Markdown(wording.OrDash(findings.AcceptedBecause(f))),
 		)
 	}
 }

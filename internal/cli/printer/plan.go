@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
@@ -210,7 +211,7 @@ func writePlan(w io.Writer, p *v1.Plan, header, digest string, l Layout) error {
 	wrapLines(&b, acceptedLines(p), l)
 	add, change, remove := counts(p.Steps)
 	fmt.Fprintln(&b, l.Wrap("", "  ", fmt.Sprintf(
-		"plan: %d to add, %d to change, %d to remove · %s · refused when a fact that it relies on has changed (%s)",
+		"plan: %d to add, %d to change, %d to remove · %s · valid while its %s hold",
 		add,
 		change,
 		remove,
@@ -302,7 +303,7 @@ const irreversibleNamed = 5
 
 // irreversibleWords say what no rollback takes back.
 func irreversibleWords(o outline.Outline) string {
-	return cmp.Or(english.FirstOf(irreversibleNamed, o.Irreversible), "nothing")
+	return cmp.Or(english.FirstOf(irreversibleNamed, o.Irreversible), "nothing: a rollback takes every step back")
 }
 
 // writeSteps writes the steps below their phases and hosts.
@@ -420,7 +421,7 @@ func acceptedLines(p *v1.Plan) string {
 			f.Code,
 			f.Outcome,
 			wording.OneLine(f.Summary),
-			wording.OneLine(f.Accepted),
+			wording.OneLine(findings.AcceptedBecause(f)),
 		)
 	}
 	return out.String()

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 const (
@@ -54,7 +55,7 @@ func (p *Page) notRead(sentences []string) {
 		p.wrapped("not read", n)
 	}
 	if len(refused) > 0 {
-		p.wrapped("not read", "for want of rights: "+strings.Join(refused, "; ")+" (the role in deploy/rbac/reader.yaml gives them)")
+		p.wrapped("not read", "without the rights: "+strings.Join(refused, "; ")+" (the role in deploy/rbac/reader.yaml gives them)")
 	}
 }
 
@@ -179,11 +180,12 @@ func (p *Page) statusHead(s v1.Status) {
 		p.line("whether a migration was started is unknown")
 	default:
 		p.line(
-			"migration %s · %s · %d/%d steps%s",
+			"migration %s · %s · %d/%d steps%s%s",
 			s.Run,
 			wording.StateWords(s.State),
 			s.StepsDone,
 			s.StepsTotal,
+			shareOfNodes(s.Nodes),
 			sectionWords(s),
 		)
 		if s.PlanSHA256 != "" {
@@ -225,6 +227,24 @@ func errorWords(s v1.Status) string {
 		out += " · " + wording.CompactDuration(*s.LastErrorSeconds) + " ago"
 	}
 	return out
+}
+
+// shareOfNodes says how many nodes the migration is done with, of those that it changes.
+func shareOfNodes(nodes []v1.NodeStatus) string {
+	done, all := 0, 0
+	for _, n := range nodes {
+		switch n.State {
+		case v1.NodeOut:
+			continue
+		case v1.NodeDone:
+			done++
+		}
+		all++
+	}
+	if all == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" · %d/%s", done, english.Count(all, "node"))
 }
 
 func sectionWords(s v1.Status) string {

@@ -141,7 +141,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	if err := c.ShowPlan(p, client.PlanView{Answer: o.DryRun, Made: o.File == "" || !hasRiskyOptions(p)}); err != nil {
 		return err
 	}
-	if err := checkStart(ctx, c, p, snap); err != nil || o.DryRun {
+	if err := checkStart(ctx, c, p, snap, o.File); err != nil || o.DryRun {
 		return err
 	}
 	if err := o.checkApproved(c, p); err != nil {
@@ -175,9 +175,9 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 }
 
 // checkStart asks the cluster and the hosts whether what a plan relies on is there. Nothing has been changed by then.
-func checkStart(ctx context.Context, c *client.Client, p *v1.Plan, snap *v1.Snapshot) error {
+func checkStart(ctx context.Context, c *client.Client, p *v1.Plan, snap *v1.Snapshot, path string) error {
 	if err := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); err != nil {
-		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
+		return fmt.Errorf("%w\nnothing was changed; %s", err, planAgain(path))
 	}
 	if err := precondition.FilesThere(ctx, step.Options{Kube: c.Kube, Hosts: c.Hosts}, p); err != nil {
 		return exitcode.With(exitcode.Blocked, "nothing was changed: %w", err)
@@ -187,6 +187,14 @@ func checkStart(ctx context.Context, c *client.Client, p *v1.Plan, snap *v1.Snap
 		return exitcode.With(exitcode.Blocked, "%w", err)
 	}
 	return nil
+}
+
+// planAgain says how a stale plan is made again: that of a file, or one that no file holds.
+func planAgain(path string) string {
+	if path == "" {
+		return "make a new plan with transplant plan"
+	}
+	return "make the plan again with transplant plan --refresh " + wording.QuoteWord(path)
 }
 
 // refuseOtherPlan makes the plan of a file again and refuses the file if it differs: the file or the cluster has
@@ -206,7 +214,7 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 		step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts},
 		p,
 	); stale != nil {
-		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", stale)
+		return fmt.Errorf("%w\nnothing was changed; %s", stale, planAgain(path))
 	}
 	if err != nil {
 		return exitcode.With(exitcode.Stale, "plan %s cannot be made again of this cluster: %w", path, err)

@@ -98,7 +98,7 @@ func DescribeMembers(d *draft.Draft) []string {
 	if after.ReadsExclusion && !before.ReadsExclusion {
 		out = append(
 			out,
-			"the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there",
+			"the label node.kubernetes.io/exclude-from-external-load-balancers excludes a node with the value true alone. Before, any value did, also false",
 		)
 	}
 	return out

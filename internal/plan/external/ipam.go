@@ -85,13 +85,13 @@ func canNotMove(allocator string) error {
 // whyIPAMStays says why node IPAM is not moved, and how it would be.
 func whyIPAMStays(d *draft.Draft) string {
 	out := fmt.Sprintf(
-		"node IPAM: stays in %s, because it gives out pod CIDRs from --cluster-cidr and asks no cloud for them; a second allocator could only give two nodes the same one. ",
+		"node IPAM: stays in %s. It gives out pod CIDRs from --cluster-cidr and needs no cloud; a second allocator could give two nodes the same CIDR. ",
 		component.KCM,
 	)
 	if d.Program.IPAMName == "" {
 		return out + fmt.Sprintf("The manager in image %s has none", d.Program.Image)
 	}
-	return out + "The leader migration document moves it where a provider has its own: plan with --node-ipam=" + v1.IPAMMove + " for that"
+	return out + "To move it, as Kubernetes' page on leader migration does: --node-ipam=" + v1.IPAMMove
 }
 
 // NodeIPAMEdits remove node IPAM from a kube-controller-manager of a minor, where it moves.

@@ -12,7 +12,10 @@ func (r *rollback) planHosted() {
 	cluster := r.journal.Plan.Cluster
 	r.draft.AddFact("seed:uid", cluster.SeedUID, "")
 	r.removeCCM()
-	for _, s := range r.startedSteps(func(s v1.Step) bool { return planstep.IsManagerWorkload(s) && s.Component == component.CCM }) {
+	for _, s := range r.startedSteps(planstep.IsManagerWorkload) {
+		if s.Component != component.CCM {
+			continue // on the nodes it holds no lease
+		}
 		r.draft.Add(v1.Step{
 			ID:              "verify/" + component.CCM + "-gone",
 			Phase:           planstep.PhaseHandback,
