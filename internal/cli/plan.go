@@ -88,12 +88,8 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 	if err := printMadePlan(c, o.format, p); err != nil {
 		return err
 	}
-	if o.out != "" { // last, where it is seen: the plan has hundreds of lines
-		next := c.Command("apply", wording.QuoteWord(o.out))
-		if report.Summary.Blocked {
-			next = c.Command("check") + ", since the plan is blocked"
-		}
-		c.Narrate("saved %s; next: %s", o.out, next)
+	if o.out != "" {
+		tellSaved(c, o.out, report.Summary.Blocked)
 	}
 	if report.Summary.Blocked {
 		return exitcode.With(exitcode.Blocked, "this plan is blocked by %s: see transplant check", client.Blocking(report))
@@ -102,6 +98,15 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 		return exitcode.With(exitcode.Pending, "")
 	}
 	return nil
+}
+
+// tellSaved names the file of a plan, and the next command. It comes behind the plan, which has hundreds of lines.
+func tellSaved(c *console.Console, path string, isBlocked bool) {
+	next := c.Command("apply", wording.QuoteWord(path))
+	if isBlocked {
+		next = c.Command("check") + ", since the plan is blocked"
+	}
+	c.Narrate("saved %s; next: %s", path, next)
 }
 
 // printMadePlan prints a plan in one of the formats of the command plan.
