@@ -50,7 +50,7 @@ func TestAPlantedAcceptanceIsShownAndAnotherPlan(t *testing.T) {
 	fails(t, c.run("apply", path, "--yes", "--plan-sha256", sum), exitcode.Stale, "--plan-sha256 asks for "+sum)
 	for _, args := range [][]string{{"apply", path}, {"apply", path, "--dry-run"}} {
 		r := c.run(args...)
-		for _, part := range []string{"accepted CLOUD-001 ", "· reason: no cloud in this test (", "accepted " + planted + " (fail): ", " · reason: it is fine"} {
+		for _, part := range []string{"accepted CLOUD-001 ", "· reason: no cloud in this test (", "accepted " + planted + " (fail): ", " · reason: it is fine (" + client.UserName() + ", "} {
 			if !strings.Contains(r.text(nil), part) {
 				t.Errorf("%v does not show %q:\n%s", args, part, r.text(nil))
 			}

@@ -173,7 +173,7 @@ func TestApplyIsRefused(t *testing.T) {
 		"--dry-run",
 		good,
 	); r.code != exitcode.OK || strings.Contains(r.errOut, "phase") ||
-		!strings.Contains(r.out, "irreversible  nothing: ") {
+		!strings.Contains(r.out, "irreversible  nothing: a rollback takes every step back\n") {
 		t.Errorf("a dry run: %s", r.text(nil))
 	}
 	c.unchanged()

@@ -224,13 +224,16 @@ func TestAnAzureClusterGetsOneManagerOfItsNodes(t *testing.T) {
 					nodeManagers++
 				case strings.Contains(s.Object, "azure-cloud-controller-manager") && strings.Contains(s.Ref, "Deployment/"):
 					started++
-					if strings.Contains(s.Object, "--controllers=*,-cloud-node") != onNodes {
+					if strings.Contains(s.Object, "-cloud-node") != onNodes {
 						t.Errorf("%s, next to a manager on each node: %v:\n%s", s.ID, onNodes, s.Object)
 					}
 				}
 			}
 			if started != 1 || nodeManagers == 1 != onNodes {
 				t.Errorf("%d managers are started, and %d on the nodes", started, nodeManagers)
+			}
+			if notes := strings.Join(made.Effects, "\n"); !onNodes && strings.Contains(notes, layout.NodeManager) {
+				t.Errorf("the effects are:\n%s", notes)
 			}
 			if err := p.Run(t.Context(), Install, nil, nil); err != nil {
 				t.Errorf("the installation says %v", describe(err))
