@@ -1,12 +1,13 @@
 package azuresim
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/transplant-dev/transplant/lab/simhttp"
 )
 
 const (
@@ -21,23 +22,23 @@ func (c *Cloud) serveEndpoints(w http.ResponseWriter, r *http.Request) {
 	login := object{"loginEndpoint": c.login.URL + "/", "audiences": []any{"https://manager.lab.invalid/"}}
 	switch r.URL.Query().Get("api-version") {
 	case "2019-05-01":
-		writeJSON(w, http.StatusOK, []any{object{
+		simhttp.WriteJSON(w, http.StatusOK, []any{object{
 			"name": "AzureCloud", "resourceManager": "http://" + r.Host, "authentication": login,
 		}})
 	case "1.0":
-		writeJSON(w, http.StatusOK, object{
+		simhttp.WriteJSON(w, http.StatusOK, object{
 			"galleryEndpoint": "https://gallery.lab.invalid/", "graphEndpoint": "https://graph.lab.invalid/",
 			"authentication": login,
 		})
 	default:
-		writeJSON(w, unknown.status, unknown.body())
+		simhttp.WriteJSON(w, unknown.status, unknown.body())
 	}
 }
 
 // serveIdentity answers as the endpoint of managed identities.
 func (c *Cloud) serveIdentity(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("X-IDENTITY-HEADER") != identityHeader {
-		writeJSON(w, http.StatusUnauthorized, object{"error": "unauthorized"})
+		simhttp.WriteJSON(w, http.StatusUnauthorized, object{"error": "unauthorized"})
 		return
 	}
 	c.giveToken(w, r)
@@ -48,9 +49,9 @@ func (c *Cloud) serveIdentity(w http.ResponseWriter, r *http.Request) {
 func (c *Cloud) serveMachineIdentity(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Query().Get("api-version") != "2018-02-01":
-		writeJSON(w, unknown.status, unknown.body())
+		simhttp.WriteJSON(w, unknown.status, unknown.body())
 	case r.Header.Get("Metadata") != "true":
-		writeJSON(w, http.StatusBadRequest, object{
+		simhttp.WriteJSON(w, http.StatusBadRequest, object{
 			"error": "invalid_request", "error_description": "Required metadata header not specified",
 		})
 	default:
@@ -63,10 +64,10 @@ func (c *Cloud) giveToken(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.noTokens {
-		writeJSON(w, http.StatusBadRequest, object{"error": "invalid_request", "error_description": "Identity not found"})
+		simhttp.WriteJSON(w, http.StatusBadRequest, object{"error": "invalid_request", "error_description": "Identity not found"})
 		return
 	}
-	writeJSON(w, http.StatusOK, object{
+	simhttp.WriteJSON(w, http.StatusOK, object{
 		"access_token": tokenPrefix + Identity, "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
 		"expires_on": strconv.FormatInt(time.Now().Add(tokenLife).Unix(), 10), "client_id": Identity,
 	})
@@ -87,17 +88,17 @@ func (c *Cloud) serveLogin(w http.ResponseWriter, r *http.Request) {
 	at := c.login.URL + "/adfs"
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
-		writeJSON(w, http.StatusOK, object{
+		simhttp.WriteJSON(w, http.StatusOK, object{
 			"issuer": at, "authorization_endpoint": at + "/oauth2/authorize", "token_endpoint": at + "/oauth2/token",
 		})
 	case r.URL.Path == "/adfs/oauth2/token" && r.Method == http.MethodPost:
 		if r.FormValue("client_id") != ClientID || r.FormValue("client_secret") != Secret {
-			writeJSON(w, http.StatusUnauthorized, object{
+			simhttp.WriteJSON(w, http.StatusUnauthorized, object{
 				"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided.",
 			})
 			return
 		}
-		writeJSON(w, http.StatusOK, object{
+		simhttp.WriteJSON(w, http.StatusOK, object{
 			"access_token": tokenPrefix + ClientID, "token_type": "Bearer", "expires_in": int(tokenLife.Seconds()),
 		})
 	default:
@@ -112,12 +113,6 @@ func (c *Cloud) identityOf(r *http.Request) string {
 		return ""
 	}
 	return token
-}
-
-func writeJSON(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may have left
 }
 
 func (c *Cloud) operationURL(at string) string {

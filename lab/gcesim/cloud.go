@@ -262,14 +262,8 @@ func (c *Cloud) serveMetadata(w http.ResponseWriter, r *http.Request) {
 		c.number++
 		token := fmt.Sprintf("token-%d", c.number)
 		c.tokens[token] = Account
-		writeJSON(w, http.StatusOK, object{"access_token": token, "expires_in": int(time.Hour.Seconds()), "token_type": "Bearer"})
+		simhttp.WriteJSON(w, http.StatusOK, object{"access_token": token, "expires_in": int(time.Hour.Seconds()), "token_type": "Bearer"})
 	default:
 		http.NotFound(w, r)
 	}
-}
-
-func writeJSON(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may have left
 }

@@ -51,6 +51,9 @@ func (f *Fault) HasEffect() bool { return f == nil || f.AfterEffect || f.Half }
 // IsRefusal reports whether the fault's status is the answer.
 func (f *Fault) IsRefusal() bool { return f != nil && !f.Half }
 
+// WriteJSON writes an answer that no fault concerns.
+func WriteJSON(w http.ResponseWriter, status int, body any) { (*Fault)(nil).WriteJSON(w, status, body) }
+
 // WriteJSON writes an answer, and the half of it where the fault says so.
 func (f *Fault) WriteJSON(w http.ResponseWriter, status int, body any) {
 	text, err := json.Marshal(body)

@@ -320,10 +320,17 @@ func (op *operator) restore(t *testing.T) {
 }
 
 // inTree are owners as kube-controller-manager should be of each of the loops.
-func inTree(loops ...string) map[string][]string {
+func inTree(loops ...string) map[string][]string { return ownedBy(cluster.ControllerManager, loops) }
+
+// external are owners as cloud-controller-manager should be of each of the loops.
+func external(loops ...string) map[string][]string {
+	return ownedBy(cluster.CloudControllerManager, loops)
+}
+
+func ownedBy(manager string, loops []string) map[string][]string {
 	out := map[string][]string{}
 	for _, loop := range loops {
-		out[loop] = []string{cluster.ControllerManager}
+		out[loop] = []string{manager}
 	}
 	return out
 }

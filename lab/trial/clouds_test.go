@@ -191,10 +191,6 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 	if of.accept != "" {
 		accept = []string{"--accept", of.accept}
 	}
-	owners := map[string][]string{}
-	for _, loop := range of.moving {
-		owners[loop] = []string{cluster.CloudControllerManager}
-	}
 	awaitInTree := func(t *testing.T) {
 		t.Helper()
 		if of.isMute {
@@ -225,7 +221,7 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 			flags := slices.Concat(accept, of.verify, lab.flags, []string{"--strategy", strategy})
 			cli(t, lab, 0, nil, append([]string{"check"}, flags...)...)
 			there := watched(t, lab, func() { cli(t, lab, 0, nil, append([]string{"apply", "--yes"}, flags...)...) })
-			op.awaitOwners(t, owners)
+			op.awaitOwners(t, external(of.moving...))
 			cli(t, lab, 0, nil, append([]string{"verify"}, of.verify...)...)
 			between()
 			nodesStay(t, lab, nodes, cloud)

@@ -34,7 +34,7 @@ func TestInTreeProvidersAreSwitchedOff(t *testing.T) {
 	if err := lab.Check(cloud); err != nil {
 		t.Error(err)
 	}
-	newOperator(t, lab).awaitOwners(t, map[string][]string{"service": {cluster.CloudControllerManager}})
+	newOperator(t, lab).awaitOwners(t, external("service"))
 
 	cli(t, lab, 0, nil, "rollback", "--yes", "--cloud", Cloud)
 	cli(t, lab, 0, nil, "verify", "--cloud", Cloud)

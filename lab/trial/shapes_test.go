@@ -137,12 +137,8 @@ func thereAndBack(t *testing.T, lab *Trial, strategy string) (narrations []strin
 	if err := lab.Check(cloud); err != nil {
 		t.Error(err)
 	}
-	owners := map[string][]string{}
 	moving := []string{"service", "route", "cloud-node-lifecycle"}
-	for _, loop := range moving {
-		owners[loop] = []string{cluster.CloudControllerManager}
-	}
-	newOperator(t, lab).awaitOwners(t, owners)
+	newOperator(t, lab).awaitOwners(t, external(moving...))
 	verify()
 	r := readReport(t, lab)
 	if r.Result != "ok" {

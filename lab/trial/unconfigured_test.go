@@ -49,11 +49,7 @@ func TestAClusterWithoutACloudConfigIsMigratedAndNodeIPAMWithIt(t *testing.T) {
 	watched(t, lab, func() {
 		cli(t, lab, 0, nil, append([]string{"apply", "--yes", "--cloud", Cloud, "--node-ipam", "move"}, unconfiguredFlags(lab)...)...)
 	})
-	owners := map[string][]string{}
-	for _, loop := range []string{"service", "route", "cloud-node-lifecycle", "nodeipam"} {
-		owners[loop] = []string{cluster.CloudControllerManager}
-	}
-	newOperator(t, lab).awaitOwners(t, owners)
+	newOperator(t, lab).awaitOwners(t, external("service", "route", "cloud-node-lifecycle", "nodeipam"))
 	for _, h := range lab.ControlPlanes() {
 		for _, component := range []string{cluster.ControllerManager, cluster.CloudControllerManager, cluster.APIServer} {
 			text, err := lab.Read(h.Name, "/etc/kubernetes/manifests/"+component+".yaml")

@@ -95,11 +95,7 @@ func TestAClusterOnGCEGoesToTheFirstVersionWithoutInTreeCode(t *testing.T) {
 	if v := kubeadmVersion(t, lab); v != withoutInTree {
 		t.Errorf("kubeadm would go on with %s", v)
 	}
-	owners := map[string][]string{}
-	for _, loop := range of.moving {
-		owners[loop] = []string{cluster.CloudControllerManager}
-	}
-	op.awaitOwners(t, owners)
+	op.awaitOwners(t, external(of.moving...))
 	cli(t, lab, 0, nil, append([]string{"verify"}, verify...)...)
 	nodesStay(t, lab, nodes, cloud)
 

@@ -31,10 +31,7 @@ import (
 
 // Approve asks; without a terminal and without --yes it refuses, since no administrator could have agreed.
 func (c *Console) Approve(yes bool, what string) error {
-	isTerminal := false
-	if f, ok := c.In.(*os.File); ok {
-		isTerminal = term.IsTerminal(int(f.Fd()))
-	}
+	isTerminal := IsTerminal(c.In)
 	switch {
 	case yes && !isTerminal && len(c.Contexts) > 1 && !c.Given.Changed("context"):
 		return exitcode.With(
@@ -221,7 +218,7 @@ type Streams struct {
 }
 
 // IsTerminal reports whether a stream is a terminal.
-func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/migrate/drain"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
@@ -112,9 +113,8 @@ func nodeManagerProblem(ctx context.Context, e *step.Env, o *unstructured.Unstru
 	}
 	isUp := map[string]bool{}
 	for i := range nodes.Items {
-		isUp[nodes.Items[i].Name] = slices.ContainsFunc(nodes.Items[i].Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
+		ready, _ := drain.ReadyStatus(&nodes.Items[i])
+		isUp[nodes.Items[i].Name] = ready == corev1.ConditionTrue
 	}
 	var missing []string
 	for i := range pods {
