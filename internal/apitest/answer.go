@@ -224,7 +224,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r 
 			status(w, http.StatusConflict, metav1.StatusReasonConflict, "the precondition does not hold")
 			return
 		}
-		if !dry {
+		if all, _ := body["dryRun"].([]any); !dry && len(all) == 0 {
 			s.log = append(s.log, verb+" "+path)
 			s.remove(path)
 		}

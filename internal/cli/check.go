@@ -56,6 +56,7 @@ func newCheck(c *console.Console) *cobra.Command {
 			for _, code := range report.StaleAcceptances {
 				c.Narrate("--accept %s is not needed: nothing of that check blocks; take it back", code)
 			}
+			shown.Next = run.AfterCheck(cmd.Context(), c.Client, from)
 			if err := c.PrintReport(output, report, shown); err != nil {
 				return err
 			}

@@ -16,10 +16,10 @@ func TestTheCommandThatFollowsHasTheGlobalFlagsOfThisOne(t *testing.T) {
 	c := console.New(console.Streams{})
 	c.Called, c.Given = "transplant", pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.AddGlobalFlags(c.Given)
-	if err := c.Given.Parse([]string{"--cloud", "aws:cluster=lab", "--host-access=local:/srv/my hosts", "--ascii"}); err != nil {
+	if err := c.Given.Parse([]string{"--cloud", "aws:cluster=lab", "--host-access=local:/srv/my hosts", "--as-group=a", "--as-group=b,c", "--ascii"}); err != nil {
 		t.Fatal(err)
 	}
-	want := "transplant apply 'a plan.yaml' --cloud=aws:cluster=lab --host-access='local:/srv/my hosts'"
+	want := "transplant apply 'a plan.yaml' --as-group=a --as-group='b,c' --cloud=aws:cluster=lab --host-access='local:/srv/my hosts'"
 	if have := c.Command("apply", wording.QuoteWord("a plan.yaml")); have != want {
 		t.Errorf("%s\nwant %s", have, want)
 	}

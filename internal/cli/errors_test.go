@@ -17,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -259,24 +260,41 @@ func TestACodeWithoutAMessagePrintsNothing(t *testing.T) {
 }
 
 func TestAnswersAtTheTerminal(t *testing.T) {
-	for answer, approved := range map[string]bool{"yes\n": true, "  yes  \n": true, "y\n": false, "no\n": false, "\n": false, "YES\n": false} {
-		t.Run(fmt.Sprintf("%q", answer), func(t *testing.T) {
+	for _, tc := range []struct {
+		word, answer string
+		approved     bool
+	}{
+		{"", "yes\n", true},
+		{"", "  yes  \n", true},
+		{"", "y\n", false},
+		{"", "no\n", false},
+		{"", "\n", false},
+		{"", "YES\n", false},
+		{"prod-eu", "prod-eu\n", true},
+		{"prod-eu", "yes\n", false},
+		{"prod-eu", "prod\n", false},
+	} {
+		t.Run(fmt.Sprintf("%s %q", tc.word, tc.answer), func(t *testing.T) {
 			main, terminal := openTerminal(t)
-			if _, err := main.WriteString(answer); err != nil {
+			if _, err := main.WriteString(tc.answer); err != nil {
 				t.Fatal(err)
 			}
 			var asked bytes.Buffer
 			c := console.New(console.Streams{In: terminal, Err: &asked})
-			err := c.Approve(false, "execute it")
-			if (err == nil) != approved || err != nil && exitcode.Of(err) != exitcode.NotApproved {
+			err := c.Approve(client.Question{What: "execute it", Word: tc.word})
+			if (err == nil) != tc.approved || err != nil && exitcode.Of(err) != exitcode.NotApproved {
 				t.Errorf("error: %v", err)
 			}
-			if !strings.Contains(asked.String(), "execute it? Type yes to go on: ") {
+			want := "execute it? Type yes to go on: "
+			if tc.word != "" {
+				want = "execute it? No rollback takes all of it back. Type prod-eu to go on: "
+			}
+			if asked.String() != want {
 				t.Errorf("asked: %s", asked.String())
 			}
 		})
 	}
-	if err := console.New(console.Streams{}).Approve(true, "execute it"); err != nil {
+	if err := console.New(console.Streams{}).Approve(client.Question{Yes: true, What: "execute it"}); err != nil {
 		t.Errorf("with --yes: %v", err)
 	}
 }

@@ -200,7 +200,7 @@ func asking(t *testing.T, s console.Streams) error {
 		Use:           "apply",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(*cobra.Command, []string) error { return c.Approve(false, "execute it") },
+		RunE:          func(*cobra.Command, []string) error { return c.Approve(client.Question{What: "execute it"}) },
 	}
 	c.AddEventsFlag(cmd)
 	cmd.SetArgs([]string{"-o", "jsonl"})

@@ -235,7 +235,7 @@ func removeLock(ctx context.Context, c *console.Console, yes, force bool) (v1.Ch
 	case alive:
 		c.Narrate("it is renewed: its holder is at work, and will stop in the middle of its step")
 	}
-	if err := c.Approve(yes, fmt.Sprintf("delete the lock of %s", ownLock.Who())); err != nil {
+	if err := c.Approve(client.Question{Yes: yes, What: fmt.Sprintf("delete the lock of %s", ownLock.Who())}); err != nil {
 		return result, err
 	}
 	if force {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os/user"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
@@ -41,8 +43,8 @@ import (
 type Console interface {
 	// Narrate says what happens, in a line or more.
 	Narrate(format string, args ...any)
-	// Approve asks for consent; with yes it was given before.
-	Approve(yes bool, what string) error
+	// Approve asks for consent.
+	Approve(q Question) error
 	// ShowPlan shows a plan before it is executed, or as the answer of the command.
 	ShowPlan(p *v1.Plan, how PlanView) error
 	// ShowUnseen shows all of a journal's plan that was not approved here, with the results that its records claim.
@@ -58,6 +60,20 @@ type Console interface {
 	Instructions() (w io.Writer, unattended bool)
 }
 
+// Question asks for consent to a change.
+type Question struct {
+	// Yes is consent that was given before: nothing is asked.
+	Yes bool
+	// What is done, as a clause.
+	What string
+	// Word is what an operator types to agree; empty for "yes". What no rollback takes back wants the cluster's name, which
+	// is not typed by habit.
+	Word string
+}
+
+// WordFor is what has to be typed before something that no rollback takes back is done to a cluster.
+func WordFor(cl v1.Cluster) string { return cmp.Or(cl.Name, cl.Context) }
+
 // PlanView says how a plan is shown.
 type PlanView struct {
 	// Answer is set where the plan is the command's answer, and nothing is executed.
@@ -67,12 +83,21 @@ type PlanView struct {
 	Made bool
 	// Results are what a journal's records claim of the steps, to be shown next to them; nil of a plan that was not begun.
 	Results map[string]v1.StepResult
+	// DryRuns are what the API server says of the objects that the steps write; nil where it was not asked.
+	DryRuns []v1.DryRun
 }
 
 // Client is what the global flags say, and what was opened from them.
 type Client struct {
 	Console
 	Kubeconfig, Context, StateDir string
+	// KubeconfigCluster is the cluster of the kubeconfig that replaces the context's; empty for the context's own.
+	KubeconfigCluster string
+	// As is the user that every request to the API impersonates, AsGroups that user's groups; empty for none.
+	As       string
+	AsGroups []string
+	// TellsRequests has every request to the API be narrated.
+	TellsRequests bool
 	// Contexts are the names of all contexts that the kubeconfig has; none before Connect, and in a pod.
 	Contexts []string
 	Host     HostOptions
@@ -116,13 +141,10 @@ type Kubeconfig struct {
 
 // ReadKubeconfig reads the kubeconfig in a file, or where the path is empty that which kubectl reads. Its contexts are
 // known also where the chosen one cannot be used, which is an error.
-func ReadKubeconfig(path, chosen string) (Kubeconfig, error) {
+func ReadKubeconfig(path string, chosen clientcmd.ConfigOverrides) (Kubeconfig, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		rules,
-		&clientcmd.ConfigOverrides{CurrentContext: chosen},
-	)
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &chosen)
 	var out Kubeconfig
 	if raw, err := loader.RawConfig(); err == nil {
 		out.Current, out.Contexts = raw.CurrentContext, slices.Sorted(maps.Keys(raw.Contexts))
@@ -134,7 +156,14 @@ func ReadKubeconfig(path, chosen string) (Kubeconfig, error) {
 
 // Connect connects to the cluster's API, and to nothing else.
 func (c *Client) Connect() error {
-	read, err := ReadKubeconfig(c.Kubeconfig, c.Context)
+	if len(c.AsGroups) > 0 && c.As == "" {
+		return errors.New("--as-group needs --as: a group is impersonated together with a user")
+	}
+	read, err := ReadKubeconfig(c.Kubeconfig, clientcmd.ConfigOverrides{
+		CurrentContext: c.Context,
+		Context:        clientcmdapi.Context{Cluster: c.KubeconfigCluster},
+		AuthInfo:       clientcmdapi.AuthInfo{Impersonate: c.As, ImpersonateGroups: c.AsGroups},
+	})
 	if clientcmd.IsEmptyConfig(err) { // client-go advises a variable that kubectl has not read for years
 		err = errors.New("none was found: $KUBECONFIG and ~/.kube/config name no cluster, and this is no pod")
 	}
@@ -150,6 +179,7 @@ func (c *Client) Connect() error {
 	if c.NoSecrets {
 		bundle.RefuseSecrets(cfg)
 	}
+	c.Traffic.Tell = c.requestTeller()
 	c.Traffic.Watch(cfg)
 	c.Config = cfg
 	if c.Kube, err = kubernetes.NewForConfig(cfg); err != nil {
@@ -165,6 +195,34 @@ func (c *Client) Connect() error {
 		)
 	}
 	return nil
+}
+
+// requestTeller narrates requests where that is asked for; nil where it is not. Bodies and headers are left out, and the
+// words of commands in pods: they may hold secrets.
+func (c *Client) requestTeller() func(*http.Request, *http.Response, error, time.Duration) {
+	if !c.TellsRequests {
+		return nil
+	}
+	return func(req *http.Request, resp *http.Response, err error, took time.Duration) {
+		answer := "no answer: " + mask.Error(err)
+		if resp != nil {
+			answer = resp.Status
+		}
+		query := req.URL.Query()
+		query.Del("command")
+		path := req.URL.Path
+		if len(query) > 0 {
+			path += "?" + query.Encode()
+		}
+		c.Narrate("%s %s: %s in %s", req.Method, path, answer, took.Round(time.Millisecond))
+	}
+}
+
+// TellRequests has requests of a configuration's clients be narrated where that is asked for.
+func (c *Client) TellRequests(cfg *rest.Config) {
+	if tell := c.requestTeller(); tell != nil {
+		(&collect.Traffic{Tell: tell}).Watch(cfg)
+	}
 }
 
 // Open connects to the cluster, the hosts and the cloud.

@@ -15,6 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/dryrun"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot"
@@ -43,7 +44,7 @@ func (c *Client) Prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 		collect.Sources{Kube: c.Kube, Server: mask.Server(c.Config.Host)},
 		c.needs(permission.NeedsOf(made.Steps)),
 	)
-	snapshot.SetDryRuns(s, dryrun.Run(ctx, c.Dynamic, made.Steps), "")
+	snapshot.SetDryRuns(s, dryrun.Run(ctx, step.Options{Dynamic: c.Dynamic}, made.Steps), "")
 }
 
 // preview asks the new provider about the nodes of a snapshot; nil where no program has the provider's code.

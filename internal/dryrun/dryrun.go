@@ -8,24 +8,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/mergepatch"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
@@ -39,13 +37,15 @@ const (
 	workers = 4
 )
 
-// Run sends what steps write to the API, and returns the answers in the order of the steps. A step that only writes to
-// hosts has none. An object in a namespace that the dry run did not make would be refused for that. Plans make no
-// namespaces.
-func Run(ctx context.Context, client dynamic.Interface, steps []v1.Step) []v1.DryRun {
+// Run sends what steps write to the API, and returns the answers in the order of the steps; never nil. A step that only
+// writes to hosts has none. An object in a namespace that the dry run did not make would be refused for that. Plans
+// make no namespaces. Of the options, Dynamic and Seed count: objects of a seed's namespace are sent to the seed.
+func Run(ctx context.Context, clusters step.Options, steps []v1.Step) []v1.DryRun {
 	var writes []write
+	e := &step.Env{Options: clusters}
 	for _, s := range steps {
 		if w, ok := writeOf(s); ok {
+			w.locate(e)
 			writes = append(writes, w)
 		}
 	}
@@ -55,7 +55,7 @@ func Run(ctx context.Context, client dynamic.Interface, steps []v1.Step) []v1.Dr
 	for range min(workers, len(writes)) {
 		wg.Go(func() {
 			for i := range work {
-				out[i] = writes[i].send(ctx, client)
+				out[i] = writes[i].send(ctx)
 			}
 		})
 	}
@@ -67,13 +67,19 @@ func Run(ctx context.Context, client dynamic.Interface, steps []v1.Step) []v1.Dr
 	return out
 }
 
+// Verbs of writes.
+const (
+	verbCreate = "create"
+	verbUpdate = "update"
+	verbDelete = "delete"
+)
+
 // write is something that a step sends to the API.
 type write struct {
 	ref, verb string
 	object    *unstructured.Unstructured             // of a create
 	change    func(*unstructured.Unstructured) error // of an update, to what is there
-	resource  schema.GroupVersionResource
-	namespace string
+	objects   dynamic.ResourceInterface              // what it is sent to
 	name      string
 	err       error // why it cannot be sent
 }
@@ -83,10 +89,12 @@ const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
 // writeOf is what a step writes; false when that is nothing.
 func writeOf(s v1.Step) (write, bool) {
-	w := write{ref: s.Ref, verb: "update"}
+	w := write{ref: s.Ref, verb: verbUpdate}
 	switch s.Kind {
 	case v1.StepEnsureObject:
 		return creation(s), true
+	case v1.StepDeleteObject:
+		w.verb = verbDelete
 	case v1.StepPatchObject:
 		if s.Derive == layout.DeriveKubeadm {
 			w.change = func(o *unstructured.Unstructured) error { return editKubeadm(o, s) }
@@ -123,8 +131,7 @@ func writeOf(s v1.Step) (write, bool) {
 		}
 	case v1.StepInitializeNode:
 		w.change = addTaint
-	case v1.StepDeleteObject,
-		v1.StepWriteFile,
+	case v1.StepWriteFile,
 		v1.StepRemoveFile,
 		v1.StepEditManifest,
 		v1.StepAddManifest,
@@ -140,18 +147,14 @@ func writeOf(s v1.Step) (write, bool) {
 		v1.StepAwait:
 		return w, false
 	}
-	w.locate()
 	return w, true
 }
 
 func creation(s v1.Step) write {
-	w := write{ref: s.Ref, verb: "create", object: &unstructured.Unstructured{}}
+	w := write{ref: s.Ref, verb: verbCreate, object: &unstructured.Unstructured{}}
 	if err := json.Unmarshal([]byte(s.Object), &w.object.Object); err != nil {
 		w.err = fmt.Errorf("reading the object of the plan: %w", err)
-		return w
 	}
-	w.resource, _ = meta.UnsafeGuessKindToResource(w.object.GroupVersionKind())
-	w.namespace, w.name = w.object.GetNamespace(), w.object.GetName()
 	return w
 }
 
@@ -183,45 +186,21 @@ func addTaint(o *unstructured.Unstructured) error {
 	)
 }
 
-// kinds whose objects are changed, and where they are served.
-var kinds = map[string]schema.GroupVersionResource{
-	"ConfigMap":           {Version: "v1", Resource: "configmaps"},
-	"DaemonSet":           {Group: "apps", Version: "v1", Resource: "daemonsets"},
-	"Deployment":          {Group: "apps", Version: "v1", Resource: "deployments"},
-	"Node":                {Version: "v1", Resource: "nodes"},
-	"PersistentVolume":    {Version: "v1", Resource: "persistentvolumes"},
-	"PodDisruptionBudget": {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
-	"Role":                {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
-	"Service":             {Version: "v1", Resource: "services"},
-	"StatefulSet":         {Group: "apps", Version: "v1", Resource: "statefulsets"},
-	"StorageClass":        {Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"},
-}
-
-// locate finds where the object of a Ref is served.
-func (w *write) locate() {
-	parts := strings.Split(w.ref, "/")
-	w.name = parts[len(parts)-1]
-	if len(parts) == 3 {
-		w.namespace = parts[1]
-	}
-	var known bool
-	if w.resource, known = kinds[parts[0]]; !known {
-		w.err = fmt.Errorf(
-			"objects of kind %q are not known to this version of transplant: use one of %s",
-			parts[0],
-			strings.Join(slices.Sorted(maps.Keys(kinds)), ", "),
-		)
+// locate finds where the object of a reference is served.
+func (w *write) locate(e *step.Env) {
+	if w.err == nil {
+		w.objects, w.name, w.err = object.Object(e, w.ref)
 	}
 }
 
 // send returns what the API server says of a write. It, or a webhook that it asks, may repeat what the object holds.
-func (w write) send(ctx context.Context, client dynamic.Interface) v1.DryRun {
-	out := w.sendDryRun(ctx, client)
+func (w write) send(ctx context.Context) v1.DryRun {
+	out := w.sendDryRun(ctx)
 	out.Error = mask.Text(out.Error)
 	return out
 }
 
-func (w write) sendDryRun(ctx context.Context, client dynamic.Interface) v1.DryRun {
+func (w write) sendDryRun(ctx context.Context) v1.DryRun {
 	out := v1.DryRun{Ref: w.ref, Verb: w.verb}
 	if w.err != nil {
 		out.Error = w.err.Error()
@@ -229,14 +208,10 @@ func (w write) sendDryRun(ctx context.Context, client dynamic.Interface) v1.DryR
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var objects dynamic.ResourceInterface = client.Resource(w.resource)
-	if w.namespace != "" {
-		objects = client.Resource(w.resource).Namespace(w.namespace)
-	}
-	err := w.create(ctx, objects)
-	if w.object == nil || apierrors.IsAlreadyExists(err) {
-		out.Verb = "update"
-		err = w.update(ctx, objects)
+	err := w.try(ctx)
+	if w.object != nil && apierrors.IsAlreadyExists(err) {
+		out.Verb = verbUpdate
+		err = w.update(ctx)
 		if w.object != nil && apierrors.IsForbidden(err) && !isWebhookRefusal(err) {
 			// Admission accepted the create before the object was found. Apply does not change an object that it finds: it needs
 			// no right to update.
@@ -246,7 +221,7 @@ func (w write) sendDryRun(ctx context.Context, client dynamic.Interface) v1.DryR
 	out.OK = err == nil
 	switch {
 	case err == nil:
-	case out.Verb == "create" && apierrors.IsNotFound(err) && strings.HasSuffix(w.object.GetKind(), "RoleBinding"):
+	case out.Verb == verbCreate && apierrors.IsNotFound(err) && strings.HasSuffix(w.object.GetKind(), "RoleBinding"):
 		out.Error, out.Unanswered = "its role is made by the plan too, and a caller without the verb bind may only bind a role that is there: "+err.Error(), true
 	default:
 		out.Error, out.Unanswered = explain(err)
@@ -254,24 +229,29 @@ func (w write) sendDryRun(ctx context.Context, client dynamic.Interface) v1.DryR
 	return out
 }
 
-func (w write) create(ctx context.Context, objects dynamic.ResourceInterface) error {
-	if w.object == nil {
-		return nil
+// try sends the write once.
+func (w write) try(ctx context.Context) error {
+	dryRun := []string{metav1.DryRunAll}
+	switch w.verb {
+	case verbCreate:
+		_, err := w.objects.Create(ctx, w.object, metav1.CreateOptions{DryRun: dryRun, FieldManager: Manager})
+		return err
+	case verbDelete:
+		err := w.objects.Delete(ctx, w.name, metav1.DeleteOptions{DryRun: dryRun})
+		if apierrors.IsNotFound(err) { // what is gone already is what the step wants
+			return nil
+		}
+		return err
 	}
-	_, err := objects.Create(
-		ctx,
-		w.object,
-		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager},
-	)
-	return err
+	return w.update(ctx)
 }
 
 // update sends what is there with the change in it, as apply does, once more if it was changed in between.
-func (w write) update(ctx context.Context, objects dynamic.ResourceInterface) error {
+func (w write) update(ctx context.Context) error {
 	var err error
 	for range 2 {
 		var live *unstructured.Unstructured
-		if live, err = objects.Get(ctx, w.name, metav1.GetOptions{}); err != nil {
+		if live, err = w.objects.Get(ctx, w.name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		changed := live.DeepCopy()
@@ -283,7 +263,7 @@ func (w write) update(ctx context.Context, objects dynamic.ResourceInterface) er
 				return &changeError{err}
 			}
 		}
-		_, err = objects.Update(ctx, changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager})
+		_, err = w.objects.Update(ctx, changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager})
 		if !apierrors.IsConflict(err) {
 			return err
 		}

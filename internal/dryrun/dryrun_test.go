@@ -18,6 +18,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/component"
+	migrationstep "github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
@@ -59,6 +60,8 @@ var steps = []v1.Step{
 	{Kind: v1.StepScale, Ref: "Deployment/plane/kcm", Replicas: ptr.To[int32](0)},
 	{Kind: v1.StepEditWorkload, Ref: "Deployment/plane/kcm"},
 	{Kind: v1.StepInitializeNode, Ref: "Node/a"},
+	{Kind: v1.StepDeleteObject, Ref: "ServiceAccount/kube-system/there"},
+	{Kind: v1.StepDeleteObject, Ref: "ServiceAccount/kube-system/gone"},
 	{Kind: v1.StepVerify},
 }
 
@@ -70,16 +73,25 @@ func TestEveryWriteIsTriedAndNothingIsWritten(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if r.Method != http.MethodGet {
-			bodies = append(bodies, r.Method+" "+r.URL.Path+" "+r.URL.Query().Get("dryRun")+" "+r.URL.Query().Get("fieldManager"))
+			dryRun, by := r.URL.Query().Get("dryRun"), r.URL.Query().Get("fieldManager")
+			if r.Method == http.MethodDelete { // its options are the body
+				data, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(data))
+				if strings.Contains(string(data), `"dryRun":["All"]`) {
+					dryRun, by = "All", Manager
+				}
+			}
+			bodies = append(bodies, r.Method+" "+r.URL.Path+" "+dryRun+" "+by)
 		}
 		return false
 	}
 	_, client := s.Clients(t)
-	got := Run(t.Context(), client, steps)
+	got := Run(t.Context(), migrationstep.Options{Dynamic: client}, steps)
 	want := []v1.DryRun{
 		{Ref: "Role/kube-system/r", Verb: "create", OK: true}, {Ref: "ServiceAccount/kube-system/there", Verb: "update", OK: true},
 		{Ref: "ConfigMap/kube-system/kubeadm-config", Verb: "update", OK: true}, {Ref: "Deployment/plane/kcm", Verb: "update", OK: true},
 		{Ref: "Deployment/plane/kcm", Verb: "update", OK: true}, {Ref: "Node/a", Verb: "update", OK: true},
+		{Ref: "ServiceAccount/kube-system/there", Verb: "delete", OK: true}, {Ref: "ServiceAccount/kube-system/gone", Verb: "delete", OK: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -92,7 +104,7 @@ func TestEveryWriteIsTriedAndNothingIsWritten(t *testing.T) {
 			t.Errorf("sent without dry run: %s", b)
 		}
 	}
-	if len(bodies) != 7 {
+	if len(bodies) != 9 {
 		t.Errorf("sent %q", bodies)
 	}
 }
@@ -149,7 +161,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		},
 		"the plan's object is no JSON":    {ensure("Role/kube-system/r", "{"), nil, "reading the object of the plan: ", false},
 		"the plan's patch is no JSON":     {v1.Step{Kind: v1.StepPatchObject, Ref: "Node/a", Patch: "["}, nil, "reading the patch of the plan: ", false},
-		"the plan's object is of no kind": {v1.Step{Kind: v1.StepPatchObject, Ref: "Gadget/a", Patch: "{}"}, nil, `objects of kind "Gadget" are not known`, false},
+		"the plan's object is of no kind": {v1.Step{Kind: v1.StepPatchObject, Ref: "Gadget/a", Patch: "{}"}, nil, `object "Gadget/a" is not known`, false},
 		"a change that the caller may not": {
 			v1.Step{Kind: v1.StepScale, Ref: "Deployment/plane/kcm", Replicas: new(int32)},
 			refusal("PUT", "/apis/apps/v1/namespaces/plane/deployments/kcm", 403, "Forbidden", "no"),
@@ -161,7 +173,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 			s := server(t)
 			s.Intercept = tc.intercept
 			_, client := s.Clients(t)
-			got := Run(t.Context(), client, []v1.Step{tc.step})
+			got := Run(t.Context(), migrationstep.Options{Dynamic: client}, []v1.Step{tc.step})
 			if len(got) != 1 || got[0].OK || !strings.HasPrefix(got[0].Error, tc.says) || got[0].Unanswered != tc.unanswered {
 				t.Errorf("got %+v, want %q, unanswered %t", got, tc.says, tc.unanswered)
 			}
@@ -184,7 +196,7 @@ func TestEditsOfKubeadmsConfigurationAreTriedOnItAsItStands(t *testing.T) {
 		Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: layout.DeriveKubeadm, Component: component.KCM,
 		Edits: []v1.Edit{{Op: v1.EditSetFlag, Name: "cloud-provider", Value: "external"}},
 	}
-	got := Run(t.Context(), client, []v1.Step{step})
+	got := Run(t.Context(), migrationstep.Options{Dynamic: client}, []v1.Step{step})
 	if diff := cmp.Diff([]v1.DryRun{{Ref: step.Ref, Verb: "update", OK: true}}, got); diff != "" || !strings.Contains(sent, "cloud-provider: external") {
 		t.Errorf("(-want +got):\n%s sent %s", diff, sent)
 	}
@@ -192,7 +204,7 @@ func TestEditsOfKubeadmsConfigurationAreTriedOnItAsItStands(t *testing.T) {
 		t,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"}, Data: map[string]string{"ClusterConfiguration": "a: ["}},
 	)
-	got = Run(t.Context(), client, []v1.Step{step})
+	got = Run(t.Context(), migrationstep.Options{Dynamic: client}, []v1.Step{step})
 	if got[0].OK || got[0].Unanswered ||
 		!strings.HasPrefix(got[0].Error, "the plan's change does not fit what is there: ClusterConfiguration of ConfigMap/kube-system/kubeadm-config: ") {
 		t.Errorf("got %+v", got)
@@ -205,7 +217,7 @@ func TestAnObjectThatIsThereNeedsNoRightToUpdate(t *testing.T) {
 	_, client := s.Clients(t)
 	got := Run(
 		t.Context(),
-		client,
+		migrationstep.Options{Dynamic: client},
 		[]v1.Step{ensure("ServiceAccount/kube-system/there", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"there","namespace":"kube-system"}}`)},
 	)
 	if diff := cmp.Diff([]v1.DryRun{{Ref: "ServiceAccount/kube-system/there", Verb: "create", OK: true}}, got); diff != "" {
@@ -217,7 +229,7 @@ func TestAnAPIServerThatIsGoneIsNoRefusal(t *testing.T) {
 	s := server(t)
 	s.URL = "http://127.0.0.1:1"
 	_, client := s.Clients(t)
-	got := Run(t.Context(), client, steps[:1])
+	got := Run(t.Context(), migrationstep.Options{Dynamic: client}, steps[:1])
 	if len(got) != 1 || got[0].OK || !got[0].Unanswered || !strings.Contains(got[0].Error, "connection refused") {
 		t.Errorf("got %+v", got)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 	"github.com/transplant-dev/transplant/internal/report/plain"
 )
 
@@ -74,6 +75,12 @@ func Build(in Input) v1.Report {
 		Steps:       steps(j),
 		Moved:       movedHosts(j),
 		Without:     j.Without,
+	}
+	if len(j.Plan.Steps) > 0 {
+		r.PlanSHA256 = compare.Digest(&j.Plan)
+	}
+	if j.Rollback != nil {
+		r.RollbackSHA256 = compare.Digest(j.Rollback)
 	}
 	r.DurationSeconds, r.IdleSeconds = round(r.Ended.Sub(r.Started)), round(j.IdleSince(j.Started))
 	judged := judgeOwnership(in, r.Ended)

@@ -57,6 +57,18 @@ func (m *md) list(title string, items []string) {
 // escaped makes a text safe inside a table and a paragraph: no markup, no line break.
 func escaped(s string) string { return visible.Markdown(s) }
 
+// digests names the plans that were executed, so that a reader finds those that were approved.
+func (m *md) digests(r v1.Report) {
+	if r.PlanSHA256 == "" {
+		return
+	}
+	rollback := ""
+	if r.RollbackSHA256 != "" {
+		rollback = ", of its rollback `" + escaped(r.RollbackSHA256) + "`"
+	}
+	m.line("\nSHA-256 of the plan `%s`%s.", escaped(r.PlanSHA256), rollback)
+}
+
 // markdown renders the report for a pull request, an issue or a terminal.
 func markdown(r v1.Report) string {
 	m := &md{}
@@ -82,6 +94,7 @@ func markdown(r v1.Report) string {
 		escaped(orNone(r.Cluster.Version)),
 		escaped(orNone(r.ToolVersion)),
 	)
+	m.digests(r)
 	m.figures(r)
 	m.gaps(r)
 	m.disruption(r)

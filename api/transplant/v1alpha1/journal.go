@@ -315,6 +315,8 @@ type RunEvent struct {
 	// Plan and PlanSHA256 of a line of type plan: the SHA-256 is what --plan-sha256 takes.
 	Plan       *Plan  `json:"plan,omitempty"`
 	PlanSHA256 string `json:"planSHA256,omitempty"`
+	// DryRuns of a line of type plan: what the API server says of its objects, with --dry-run=server.
+	DryRuns []DryRun `json:"dryRuns,omitempty"`
 	// Finding of a line of type finding.
 	Finding *Finding `json:"finding,omitempty"`
 	// ExitCode of a line of type finished: that of the process.

@@ -178,9 +178,13 @@ type Report struct {
 	// Result is ok, or the first thing that is not: failed, overlap, lost, disrupted, unknown, unfinished, rolled-back.
 	Result string `json:"result"`
 	// Reasons say why Result is not ok, one sentence each; the first is of the kind that Result names.
-	Reasons         []string  `json:"reasons,omitempty"`
-	Strategy        string    `json:"strategy"`
-	Direction       string    `json:"direction"`
+	Reasons   []string `json:"reasons,omitempty"`
+	Strategy  string   `json:"strategy"`
+	Direction string   `json:"direction"`
+	// PlanSHA256 is that of the plan, as plan prints it and --plan-sha256 takes it. RollbackSHA256 is that of the rollback,
+	// where one was begun.
+	PlanSHA256      string    `json:"planSHA256,omitempty"`
+	RollbackSHA256  string    `json:"rollbackSHA256,omitempty"`
 	Started         time.Time `json:"started"`
 	Ended           time.Time `json:"ended"`
 	DurationSeconds float64   `json:"durationSeconds"`

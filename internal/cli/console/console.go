@@ -30,20 +30,20 @@ import (
 )
 
 // Approve asks; without a terminal and without --yes it refuses, since no administrator could have agreed.
-func (c *Console) Approve(yes bool, what string) error {
+func (c *Console) Approve(q client.Question) error {
 	isTerminal := IsTerminal(c.In)
 	switch {
-	case yes && !isTerminal && len(c.Contexts) > 1 && !c.Given.Changed("context"):
+	case q.Yes && !isTerminal && len(c.Contexts) > 1 && !c.Given.Changed("context"):
 		return exitcode.With(
 			exitcode.NotApproved,
 			"not approved: the kubeconfig has %d contexts, and with --yes and without a terminal --context has to say which one is meant; the current one is %s",
 			len(c.Contexts),
 			wording.QuoteWord(c.Context),
 		)
-	case yes:
+	case q.Yes:
 		return nil
 	}
-	what = visible.Line(what) // the holder of a lock is in it, as a Lease has it: it must not rewrite what is agreed to
+	what := visible.Line(q.What) // the holder of a lock is in it, as a Lease has it: it must not rewrite what is agreed to
 	if !isTerminal {
 		return exitcode.With(
 			exitcode.NotApproved,
@@ -59,9 +59,13 @@ func (c *Console) Approve(yes bool, what string) error {
 		)
 	}
 	c.events.write(v1.RunEvent{Type: v1.EventQuestion, Message: what})
-	fmt.Fprintf(c.Err, "%s? Type yes to go on: ", what)
+	word, warning := "yes", ""
+	if q.Word != "" {
+		word, warning = visible.Line(q.Word), " No rollback takes all of it back."
+	}
+	fmt.Fprintf(c.Err, "%s?%s Type %s to go on: ", what, warning, word)
 	line, err := bufio.NewReader(c.In).ReadString('\n')
-	if err != nil || strings.TrimSpace(line) != "yes" {
+	if err != nil || strings.TrimSpace(line) != word {
 		return exitcode.With(exitcode.NotApproved, "not approved; nothing was changed")
 	}
 	return nil
@@ -146,8 +150,15 @@ func (c *Console) Command(args ...string) string {
 func (c *Console) givenWords() (words []string) {
 	if c.Given != nil {
 		c.Given.VisitAll(func(f *pflag.Flag) {
-			if f.Changed && !slices.Contains(DisplayFlags, f.Name) {
-				words = append(words, "--"+f.Name+"="+wording.QuoteWord(f.Value.String()))
+			if !f.Changed || slices.Contains(DisplayFlags, f.Name) {
+				return
+			}
+			values := []string{f.Value.String()}
+			if list, ok := f.Value.(pflag.SliceValue); ok {
+				values = list.GetSlice()
+			}
+			for _, value := range values {
+				words = append(words, "--"+f.Name+"="+wording.QuoteWord(value))
 			}
 		})
 	}

@@ -86,9 +86,9 @@ func (s *eventStream) stopAtEnd(gone func()) {
 	s.w = &listener{w: s.w, gone: gone}
 }
 
-func (s *eventStream) plan(p *v1.Plan) {
+func (s *eventStream) plan(p *v1.Plan, dryRuns []v1.DryRun) {
 	if s != nil {
-		s.write(v1.RunEvent{Type: v1.EventPlan, Plan: p, PlanSHA256: compare.Digest(p)})
+		s.write(v1.RunEvent{Type: v1.EventPlan, Plan: p, PlanSHA256: compare.Digest(p), DryRuns: dryRuns})
 	}
 }
 

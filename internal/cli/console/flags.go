@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/hostproof"
@@ -16,7 +17,9 @@ import (
 // A flag that has no effect in a combination is refused: the user who gave it believes that it had one.
 
 // LiveFlags say which cluster, hosts and cloud are looked at. A snapshot in a file was taken of one cluster already.
-var LiveFlags = []string{"kubeconfig", "context", "host-access", "host-image", hostproof.Flag, "cloud", "cloud-program"}
+var LiveFlags = []string{
+	"kubeconfig", "context", "cluster", "as", "as-group", "host-access", "host-image", hostproof.Flag, "cloud", "cloud-program",
+}
 
 // FlagsGiven are those of the named flags that stand on the command line, in order, each with its dashes.
 func FlagsGiven(cmd *cobra.Command, names ...string) []string {
@@ -69,6 +72,61 @@ func StringFlag(cmd *cobra.Command, name string) string {
 func BoolFlag(cmd *cobra.Command, name string) bool {
 	v, err := cmd.Flags().GetBool(name)
 	return err == nil && v
+}
+
+// Words of --dry-run.
+const (
+	dryRunNone   = "none"
+	dryRunClient = "client"
+	dryRunServer = "server"
+)
+
+// dryRunFlag is --dry-run. Without a value it is "client"; "true" and "false" are what it took before it had words.
+type dryRunFlag struct {
+	printer.Format
+	on, server *bool
+}
+
+// Type implements pflag.Value.
+func (f *dryRunFlag) Type() string { return "word" }
+
+// Set implements pflag.Value.
+func (f *dryRunFlag) Set(s string) error {
+	switch s {
+	case "true":
+		s = dryRunClient
+	case "false":
+		s = dryRunNone
+	}
+	if err := f.Format.Set(s); err != nil {
+		return err
+	}
+	*f.on, *f.server = f.Value != dryRunNone, f.Value == dryRunServer
+	return nil
+}
+
+// AddDryRunFlag adds --dry-run. On is set where nothing is to be changed, server where the API server is asked as well.
+func AddDryRunFlag(cmd *cobra.Command, on, server *bool) {
+	words := []string{dryRunNone, dryRunClient, dryRunServer}
+	value := &dryRunFlag{printer.Format{Value: dryRunNone, Allowed: words}, on, server}
+	cmd.Flags().Var(
+		value,
+		"dry-run",
+		"print the plan and change nothing; server: also send each object that it writes to the API server, which judges it and stores nothing",
+	)
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = dryRunClient
+	Complete(cmd, "dry-run", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// DryRunOf returns what --dry-run says, where a command has it: whether nothing is changed, and whether the API server
+// is asked.
+func DryRunOf(cmd *cobra.Command) (on, server bool) {
+	if f := cmd.Flags().Lookup("dry-run"); f != nil {
+		if value, ok := f.Value.(*dryRunFlag); ok {
+			return *value.on, *value.server
+		}
+	}
+	return false, false
 }
 
 // ParseSince is the moment that --since names; zero for none.

@@ -1,8 +1,10 @@
 package console
 
 import (
+	"errors"
 	"io"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,7 +45,48 @@ func (c *Console) Colored(w io.Writer) bool {
 
 // AddVerboseFlag adds -v to a command whose text leaves something out.
 func (c *Console) AddVerboseFlag(cmd *cobra.Command, usage string) {
-	cmd.Flags().BoolVarP(&c.Verbose, "verbose", "v", false, usage)
+	c.addVerbosity(cmd.Flags(), verboseTexts, usage+"; -v=2: also tell of each request to the API server")
+}
+
+// Levels of --verbose.
+const (
+	verboseTexts    = 1
+	verboseRequests = 2
+)
+
+// verbosity is --verbose: a level.
+type verbosity struct {
+	level int
+	of    *Console
+}
+
+func (v *verbosity) String() string { return strconv.Itoa(v.level) }
+
+// Type implements pflag.Value.
+func (v *verbosity) Type() string { return "level" }
+
+// Set implements pflag.Value. "true" and "false" are what the flag took before it had levels.
+func (v *verbosity) Set(s string) error {
+	switch s {
+	case "true":
+		v.level = verboseTexts
+	case "false":
+		v.level = 0
+	default:
+		level, err := strconv.Atoi(s)
+		if err != nil || level < 0 {
+			return errors.New("give a level: 0, 1 or more")
+		}
+		v.level = level
+	}
+	v.of.Verbose, v.of.TellsRequests = v.level >= verboseTexts, v.level >= verboseRequests
+	return nil
+}
+
+// addVerbosity adds -v, and the level that it has without a value.
+func (c *Console) addVerbosity(f *pflag.FlagSet, level int, usage string) {
+	f.VarP(&verbosity{of: c}, "verbose", "v", usage)
+	f.Lookup("verbose").NoOptDefVal = strconv.Itoa(level)
 }
 
 // AddFormatFlag adds -o to a command; the first word is the default.

@@ -272,6 +272,9 @@ func Complete(cmd *cobra.Command, flag string, words cobra.CompletionFunc) {
 func (c *Console) AddGlobalFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&c.Context, "context", "", "context of the kubeconfig")
+	f.StringVar(&c.KubeconfigCluster, "cluster", "", "cluster of the kubeconfig, instead of the context's")
+	f.StringVar(&c.As, "as", "", "user to act as: each request to the API impersonates it")
+	f.StringArrayVar(&c.AsGroups, "as-group", nil, "group to act as, with --as (repeatable)")
 	addHostFlags(&c.Host, f)
 	c.Host.ImageGiven = func() bool { return f.Changed("host-image") }
 	f.StringVar(
@@ -293,6 +296,7 @@ func (c *Console) AddGlobalFlags(f *pflag.FlagSet) {
 		"where ownership logs are kept (default: $XDG_STATE_HOME/transplant or ~/.local/state/transplant)",
 	)
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "no narration on standard error")
+	c.addVerbosity(f, verboseRequests, "tell of each request to the API server")
 	c.addColorFlag(f)
 	f.BoolVar(&c.Ascii, "ascii", false, "marks of plain letters: ok warn FAIL skip ????")
 }

@@ -21,7 +21,7 @@ func (c *Console) ShowReport(report v1.CheckReport) error {
 
 // ShowUnseen implements ui.
 func (c *Console) ShowUnseen(p *v1.Plan, results map[string]v1.StepResult) error {
-	c.events.plan(p)
+	c.events.plan(p, nil)
 	l := c.LayoutFor(c.Err, false)
 	l.Results = results
 	return printer.PrintUnseen(c.Err, p, l)
@@ -29,7 +29,7 @@ func (c *Console) ShowUnseen(p *v1.Plan, results map[string]v1.StepResult) error
 
 // ShowPlan implements ui: a plan before it is executed is part of the conversation; with --dry-run it is the answer.
 func (c *Console) ShowPlan(p *v1.Plan, how client.PlanView) error {
-	c.events.plan(p)
+	c.events.plan(p, how.DryRuns)
 	w := c.Err
 	if how.Answer && c.events != nil {
 		return nil
@@ -39,19 +39,24 @@ func (c *Console) ShowPlan(p *v1.Plan, how client.PlanView) error {
 	}
 	l := c.LayoutFor(w, false)
 	l.Folded = how.Made
-	l.Results = how.Results
+	l.Results, l.DryRuns = how.Results, how.DryRuns
 	return printer.PrintPlan(w, p, l)
 }
 
-// ReportFilter is what check prints of a report: problems alone, and warnings as what blocks.
-type ReportFilter struct{ Problems, Strict bool }
+// ReportFilter is what check prints of a report.
+type ReportFilter struct {
+	// Problems are printed alone; Strict counts warnings among what blocks.
+	Problems, Strict bool
+	// Next is the command that comes where nothing blocks; empty for none.
+	Next string
+}
 
 // PrintReport prints a report in one of the formats of check.
 func (c *Console) PrintReport(output *printer.Format, report v1.CheckReport, shown ReportFilter) error {
 	text := func(wide bool) func() error {
 		return func() error {
 			l := c.LayoutFor(c.Out, wide)
-			l.Problems, l.Strict = shown.Problems, shown.Strict
+			l.Problems, l.Strict, l.Next = shown.Problems, shown.Strict, shown.Next
 			return printer.PrintCheck(c.Out, report, l)
 		}
 	}

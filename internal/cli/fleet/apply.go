@@ -9,6 +9,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/rollout"
 	"github.com/transplant-dev/transplant/internal/english"
@@ -75,10 +76,10 @@ func runApply(ctx context.Context, c *console.Console, f *rollout.Options, detai
 		return nil
 	}
 	if start := len(fleet.Names(p.Waves)); start > 0 {
-		if err := c.Approve(
-			yes,
-			fmt.Sprintf("start the migration of %s, wave by wave", english.Count(start, "cluster")),
-		); err != nil {
+		if err := c.Approve(client.Question{
+			Yes:  yes,
+			What: fmt.Sprintf("start the migration of %s, wave by wave", english.Count(start, "cluster")),
+		}); err != nil {
 			return err
 		}
 	}

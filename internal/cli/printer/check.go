@@ -73,12 +73,15 @@ func PrintCheck(w io.Writer, r v1.CheckReport, l Layout) error {
 	if err := printSafeFindings(w, r, l); err != nil {
 		return err
 	}
-	blocks := client.BlockingFindings(r, l.Strict)
-	if len(blocks) == 0 {
+	next := l.Next
+	if blocks := client.BlockingFindings(r, l.Strict); len(blocks) > 0 {
+		slices.SortStableFunc(blocks, byLevel)
+		next = "transplant explain " + blocks[0].Code
+	}
+	if next == "" {
 		return nil
 	}
-	slices.SortStableFunc(blocks, byLevel)
-	_, err := io.WriteString(w, l.Plain(fmt.Sprintf("next: transplant explain %s\n", blocks[0].Code)))
+	_, err := io.WriteString(w, l.Plain("next: "+next+"\n"))
 	return err
 }
 
@@ -138,31 +141,57 @@ func printSafeFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 		if len(in) == 0 || !l.shows(group.outcome) {
 			continue
 		}
-		fmt.Fprintf(&b, "%s\n", group.title)
 		if group.outcome == v1.Skip && !l.Wide {
+			fmt.Fprintf(&b, "%s\n", group.title)
 			for _, codes := range sameSkips(in) {
 				why := strings.TrimPrefix(codes.summary, group.title+": ")
 				b.WriteString(l.findingLine(v1.Skip, strings.Join(codes.codes, ", ")+"  "+why))
 			}
 			continue
 		}
-		if group.outcome != v1.Pass && group.outcome != v1.Skip {
+		if group.outcome == v1.Pass || group.outcome == v1.Skip {
+			fmt.Fprintf(&b, "%s\n", group.title)
+		} else {
 			slices.SortStableFunc(in, byLevel)
+			byCategory(in)
 		}
-		for _, same := range l.sameCauses(in) {
-			f, level := same[0], ""
-			if f.Outcome == v1.Fail || f.Outcome == v1.Unknown || f.Outcome == v1.Warn {
-				level = fmt.Sprintf("%-8s  ", f.Level)
-			}
-			line := fmt.Sprintf("%-11s  %s%s%s", f.Code, level, f.Summary, alsoOf(same))
-			b.WriteString(l.findingLine(f.Outcome, line))
-			for _, d := range details(f, r.TakenAt, l) {
-				b.WriteString(l.detailLines(d))
-			}
-		}
+		l.writeFindings(&b, group.title, in, r.TakenAt)
 	}
 	_, err := io.WriteString(w, l.Plain(b.String()))
 	return err
+}
+
+// writeFindings writes findings of one outcome. Above those that did not pass it says who has to act.
+func (l Layout) writeFindings(b *strings.Builder, title string, in []v1.Finding, taken time.Time) {
+	category := ""
+	for _, same := range l.sameCauses(in) {
+		f, level := same[0], ""
+		hasPassed := f.Outcome == v1.Pass || f.Outcome == v1.Skip
+		if !hasPassed {
+			level = fmt.Sprintf("%-8s  ", f.Level)
+		}
+		if !hasPassed && f.Category != category {
+			category = f.Category
+			fmt.Fprintf(b, "%s · %s\n", title, category)
+		}
+		line := fmt.Sprintf("%-11s  %s%s%s", f.Code, level, f.Summary, alsoOf(same))
+		b.WriteString(l.findingLine(f.Outcome, line))
+		for _, d := range details(f, taken, l) {
+			b.WriteString(l.detailLines(d))
+		}
+	}
+}
+
+// byCategory brings the findings of one category together, which is who has to act. The category of the first finding
+// comes first.
+func byCategory(sorted []v1.Finding) {
+	first := map[string]int{}
+	for i, f := range sorted {
+		if _, seen := first[f.Category]; !seen {
+			first[f.Category] = i
+		}
+	}
+	slices.SortStableFunc(sorted, func(a, b v1.Finding) int { return cmp.Compare(first[a.Category], first[b.Category]) })
 }
 
 // sameCauses returns the findings of one outcome in order. Those that are unknown for one reason are one entry, if they
@@ -170,9 +199,9 @@ func printSafeFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 func (l Layout) sameCauses(in []v1.Finding) [][]v1.Finding {
 	var out [][]v1.Finding
 	for _, f := range in {
-		isBare := f.Outcome == v1.Unknown && f.Fix == "" && f.Accepted == "" && len(f.Problems) == 0
+		isBare := f.Outcome == v1.Unknown && f.Accepted == "" && len(f.Problems) == 0
 		i := slices.IndexFunc(out, func(same []v1.Finding) bool {
-			return same[0].Summary == f.Summary && same[0].Fix == "" && same[0].Accepted == "" && len(same[0].Problems) == 0
+			return same[0].Summary == f.Summary && same[0].Fix == f.Fix && same[0].Accepted == "" && len(same[0].Problems) == 0
 		})
 		if l.Wide || !isBare || i < 0 {
 			out = append(out, []v1.Finding{f})
@@ -233,9 +262,9 @@ func sameSkips(in []v1.Finding) []skips {
 	return out
 }
 
-// consequence is who has to act, what suffers, and since when.
+// consequence is what suffers, and since when.
 func consequence(f v1.Finding, taken time.Time) string {
-	parts := []string{f.Category}
+	var parts []string
 	if f.Impact != "" && f.Impact != findings.ImpactNone {
 		parts = append(parts, "impact: "+f.Impact)
 	}

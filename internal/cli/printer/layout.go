@@ -82,6 +82,8 @@ type Layout struct {
 	Color bool
 	// Problems leaves out what passed and what was skipped, strict counts warnings among what blocks.
 	Problems, Strict bool
+	// Next is the command that comes where nothing blocks; empty for none.
+	Next string
 	// Verbose shows what passed, and each step that a plan's text has folded.
 	Verbose bool
 	// Folded prints one line for the steps that prepare a plan. It is for plans that this program has made: of another
@@ -89,6 +91,8 @@ type Layout struct {
 	Folded bool
 	// Results are what the records of a journal claim of a plan's steps, to be printed next to them.
 	Results map[string]v1.StepResult
+	// DryRuns are what the API server says of the objects that a plan writes; nil where it was not asked.
+	DryRuns []v1.DryRun
 	// words are what is printed of a result.
 	words map[v1.StepResult]string
 	// AsCalled returns a text with advice that can be typed, where another program runs this one; nil for none.

@@ -220,8 +220,35 @@ func writePlan(w io.Writer, p *v1.Plan, header, digest string, l Layout) error {
 	)))
 	b.WriteString(digest)
 	wrapLines(&b, ManagerSettings(p), l)
+	writeDryRuns(&b, safe(l.DryRuns), l)
 	_, err := io.WriteString(w, l.Plain(b.String()))
 	return err
+}
+
+// writeDryRuns writes what the API server says of the objects of a plan, those first that it does not accept.
+func writeDryRuns(b *strings.Builder, all []v1.DryRun, l Layout) {
+	if all == nil {
+		return
+	}
+	accepted := 0
+	var bad strings.Builder
+	for _, d := range all {
+		mark := l.Mark(v1.Fail)
+		switch {
+		case d.OK:
+			accepted++
+			continue
+		case d.Unanswered:
+			mark = l.Mark(v1.Unknown)
+		}
+		fmt.Fprintln(&bad, l.Wrap("  "+mark+" ", "    ", d.Verb+" "+d.Ref+": "+d.Error))
+	}
+	fmt.Fprintln(b, l.Wrap("", "  ", fmt.Sprintf(
+		"server dry run: the API server would take %d of %s; files of hosts were not tried",
+		accepted,
+		english.Count(len(all), "object"),
+	)))
+	b.WriteString(bad.String())
 }
 
 // wrapLines wraps each of several lines.

@@ -80,6 +80,7 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	if c.NoSecrets {
 		bundle.RefuseSecrets(seedConfig)
 	}
+	c.TellRequests(seedConfig)
 	seed, err := clientsOf(seedConfig)
 	if err != nil {
 		return nil, fmt.Errorf("using the seed's kubeconfig: %w", err)
@@ -91,6 +92,7 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	if c.NoSecrets {
 		bundle.RefuseSecrets(userConfig)
 	}
+	c.TellRequests(userConfig)
 	answerlimit.Config(userConfig)
 	user, err := clientsOf(userConfig)
 	if err != nil {

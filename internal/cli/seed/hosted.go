@@ -85,6 +85,10 @@ func (h *Command) output() *printer.Format {
 func Check(ctx context.Context, h *Command) error {
 	shown := console.ReportFilter{Problems: console.BoolFlag(h.cmd, "problems"), Strict: console.BoolFlag(h.cmd, "strict")}
 	report := h.Migration.Check(ctx, shown.Strict)
+	shown.Next = "transplant plan --seed-namespace " + h.Plane.Namespace
+	if h.Part == hosted.Finish {
+		shown.Next += " --part finish"
+	}
 	if err := h.PrintReport(h.output(), report, shown); err != nil {
 		return err
 	}
@@ -120,7 +124,9 @@ func Rollback(ctx context.Context, h *Command) error {
 }
 
 func (h *Command) options() run.Options {
-	return run.Options{Yes: console.BoolFlag(h.cmd, "yes"), DryRun: console.BoolFlag(h.cmd, "dry-run")}
+	o := run.Options{Yes: console.BoolFlag(h.cmd, "yes")}
+	o.DryRun, o.AskServer = console.DryRunOf(h.cmd)
+	return o
 }
 
 // Status says how a part stands and who runs the loops.

@@ -3,6 +3,7 @@
 package hostedrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,14 @@ func (m *Migration) planeName() string {
 	)
 }
 
+// wordFor is what has to be typed to agree to a plan: the cluster's name, if no rollback takes all of it back.
+func (m *Migration) wordFor(p *v1.Plan) string {
+	if run.WordForPlan(p) == "" {
+		return ""
+	}
+	return cmp.Or(m.Plane.Name, m.Plane.Namespace)
+}
+
 // Apply executes a part, or goes on with it.
 func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 	s, err := m.Plane.Status(ctx, m.Part)
@@ -72,7 +81,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 			return err
 		}
 		if o.DryRun {
-			return m.Client.ShowPlan(shown, client.PlanView{Answer: true})
+			return m.showOnly(ctx, o, shown)
 		}
 	default:
 		if p, err = m.MakePlan(ctx); err != nil {
@@ -81,8 +90,12 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		if err := m.pin().Check(p, "the plan"); err != nil {
 			return err
 		}
-		if err := m.Client.ShowPlan(p, client.PlanView{Made: true}); err != nil {
+		view := client.PlanView{Made: true, DryRuns: m.tryOnServers(ctx, o, p)}
+		if err := m.Client.ShowPlan(p, view); err != nil {
 			return err
+		}
+		if o.DryRun {
+			return run.Refused(view.DryRuns)
 		}
 		question = fmt.Sprintf(
 			"execute these %s on %s",
@@ -90,10 +103,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 			m.planeName(),
 		)
 	}
-	if o.DryRun {
-		return nil
-	}
-	if err := m.Client.Approve(o.Yes, question); err != nil {
+	if err := m.Client.Approve(client.Question{Yes: o.Yes, What: question, Word: m.wordFor(p)}); err != nil {
 		return err
 	}
 	if s.Phase == v1.RunApplying {
@@ -105,6 +115,18 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 	return m.runInterruptibly(ctx, func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
 		return m.Plane.Run(ctx, m.Part, tell, stop)
 	})
+}
+
+// showOnly shows a plan that is not executed, with what the API servers say of it if they are asked.
+func (m *Migration) showOnly(ctx context.Context, o run.Options, p *v1.Plan) error {
+	view := client.PlanView{Answer: true, DryRuns: m.tryOnServers(ctx, o, p)}
+	return cmp.Or(m.Client.ShowPlan(p, view), run.Refused(view.DryRuns))
+}
+
+// tryOnServers has both clusters' API servers judge what a plan writes.
+func (m *Migration) tryOnServers(ctx context.Context, o run.Options, p *v1.Plan) []v1.DryRun {
+	seed := &step.Seed{Kube: m.Plane.Seed.Kube, Dynamic: m.Plane.Seed.Dynamic, Namespace: m.Plane.Namespace}
+	return o.TryOnServer(ctx, step.Options{Dynamic: m.Plane.User.Dynamic, Seed: seed}, p.Steps)
 }
 
 // resumed is the plan of the journal that a run goes on with, and as it is shown. Unless it is only shown, it was
@@ -155,7 +177,7 @@ func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
 			component.CCM,
 			component.KCM,
 		)
-		return m.Client.ShowPlan(p, client.PlanView{Answer: true})
+		return m.showOnly(ctx, o, p)
 	}
 	approved := m.Client.IsBackApproved(&doc, p, m.approval(hosted.Handover))
 	if !approved {
@@ -168,16 +190,13 @@ func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
 		CheckApproved(o.Yes, approved, p, "transplant rollback --dry-run"+m.where(hosted.Handover)); err != nil {
 		return err
 	}
-	if err := m.Client.Approve(
-		o.Yes,
-		fmt.Sprintf(
-			"roll migration %s of %s back: its %s is removed, and %s gets its cloud loops again",
-			s.Run,
-			m.planeName(),
-			component.CCM,
-			component.KCM,
-		),
-	); err != nil {
+	if err := m.Client.Approve(client.Question{Yes: o.Yes, What: fmt.Sprintf(
+		"roll migration %s of %s back: its %s is removed, and %s gets its cloud loops again",
+		s.Run,
+		m.planeName(),
+		component.CCM,
+		component.KCM,
+	)}); err != nil {
 		return err
 	}
 	if err := m.Client.NoteApproval(p, client.RollbackRun(m.approval(hosted.Handover))); err != nil {

@@ -65,7 +65,11 @@ func Remove(ctx context.Context, c *client.Client, o Options) (v1.OrphanList, er
 	}
 	o.Show(r.list)
 	what := english.Count(len(r.indexesInState(v1.OrphanFound)), "cloud object")
-	if err := c.Approve(o.Yes, fmt.Sprintf("remove %s of %s", what, client.NameForApproval(r.list.Cluster))); err != nil {
+	if err := c.Approve(client.Question{
+		Yes:  o.Yes,
+		What: fmt.Sprintf("remove %s of %s", what, client.NameForApproval(r.list.Cluster)),
+		Word: client.WordFor(r.list.Cluster),
+	}); err != nil {
 		return r.list, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)

@@ -73,9 +73,9 @@ func (c *console) Narrate(format string, args ...any) {
 	c.said = append(c.said, fmt.Sprintf(format, args...))
 }
 
-func (c *console) Approve(yes bool, what string) error {
-	c.asked = what
-	if yes {
+func (c *console) Approve(q client.Question) error {
+	c.asked = q.What
+	if q.Yes {
 		return nil
 	}
 	return c.refuses

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/outline"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -138,19 +140,22 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 		return err
 	}
 	p.Until = "" // the journal's plan is whole: the next apply goes on with the rest
-	if err := c.ShowPlan(p, client.PlanView{Answer: o.DryRun, Made: o.File == "" || !hasRiskyOptions(p)}); err != nil {
+	view := client.PlanView{Answer: o.DryRun, Made: o.File == "" || !hasRiskyOptions(p)}
+	view.DryRuns = o.TryOnServer(ctx, step.Options{Dynamic: c.Dynamic}, p.Steps[:n])
+	if err := c.ShowPlan(p, view); err != nil {
 		return err
 	}
 	if err := checkStart(ctx, c, p, snap, o.File); err != nil || o.DryRun {
-		return err
+		return cmp.Or(err, Refused(view.DryRuns))
 	}
 	if err := o.checkApproved(c, p); err != nil {
 		return err
 	}
-	if err := c.Approve(
-		o.Yes,
-		fmt.Sprintf("execute these %s on %s", english.Count(n, "step"), client.NameForApproval(snap.Cluster)),
-	); err != nil {
+	if err := c.Approve(client.Question{
+		Yes:  o.Yes,
+		What: fmt.Sprintf("execute these %s on %s", english.Count(n, "step"), client.NameForApproval(snap.Cluster)),
+		Word: WordForPlan(p),
+	}); err != nil {
 		return err
 	}
 	return withLock(ctx, c, o.Options, func(ctx context.Context) error {
@@ -172,6 +177,14 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 		}
 		return execute(ctx, c, j, p, extent{steps: n}, snap, snap, o.Options)
 	})
+}
+
+// WordForPlan is what has to be typed to agree to a plan: the cluster's name, if no rollback takes all of it back.
+func WordForPlan(p *v1.Plan) string {
+	if len(outline.Of(p).Irreversible) == 0 {
+		return ""
+	}
+	return client.WordFor(p.Cluster)
 }
 
 // checkStart asks the cluster and the hosts whether what a plan relies on is there. Nothing has been changed by then.

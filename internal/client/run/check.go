@@ -9,6 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/status"
@@ -49,6 +50,25 @@ func Check(ctx context.Context, c *client.Client, o CheckOptions) (v1.CheckRepor
 		client.NameDocs(report.Findings)
 		return report, nil
 	})
+}
+
+// AfterCheck is the command that comes where a check blocks nothing: of a snapshot in a file, or of the live cluster.
+func AfterCheck(ctx context.Context, c *client.Client, from string) string {
+	const first = "transplant plan --out plan.yaml"
+	if from != "" {
+		return first + " --from-snapshot " + wording.QuoteWord(from)
+	}
+	j, err := journal.Open(ctx, c.Kube)
+	if err != nil { // none, as a rule
+		return first
+	}
+	switch doc := j.Doc(); {
+	case doc.IsUnderWay():
+		return "transplant status"
+	case doc.Phase == v1.RunApplied:
+		return "transplant verify"
+	}
+	return first
 }
 
 // underWay says once that a migration is under way.

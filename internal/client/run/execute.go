@@ -28,8 +28,9 @@ import (
 type Options struct {
 	// Yes is consent that was given before: nothing is asked.
 	Yes bool
-	// DryRun shows the plan and changes nothing.
-	DryRun bool
+	// DryRun shows the plan and changes nothing. AskServer also sends each object that it writes to the API server with
+	// dryRun=All.
+	DryRun, AskServer bool
 	// Steal takes the lock from a holder that is certainly dead.
 	Steal bool
 	// Without are the hosts that are gone for good.

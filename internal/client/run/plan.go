@@ -3,12 +3,16 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/dryrun"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -57,6 +61,40 @@ func Plan(ctx context.Context, c *client.Client, o PlanOptions) (*v1.Plan, v1.Ch
 		p.Until = p.Steps[n-1].ID
 	}
 	return p, report, nil
+}
+
+// TryOnServer sends what steps write to the API server, which stores nothing of it. It returns the answers; nil where
+// no dry run on the server was asked for.
+func (f Options) TryOnServer(ctx context.Context, clusters step.Options, steps []v1.Step) []v1.DryRun {
+	if !f.DryRun || !f.AskServer {
+		return nil
+	}
+	return dryrun.Run(ctx, clusters, steps)
+}
+
+// stepsLeft are the steps that are not done, as the records of a journal say.
+func stepsLeft(steps []v1.Step, results map[string]v1.StepResult) []v1.Step {
+	ended := []v1.StepResult{v1.StepResultDone, v1.StepResultAlreadyDone, v1.StepResultSkipped}
+	return slices.DeleteFunc(slices.Clone(steps), func(s v1.Step) bool { return slices.Contains(ended, results[s.ID]) })
+}
+
+// Refused is an error where the API server did not accept each object of a dry run.
+func Refused(answers []v1.DryRun) error {
+	refused := 0
+	for _, d := range answers {
+		if !d.OK {
+			refused++
+		}
+	}
+	if refused == 0 {
+		return nil
+	}
+	return exitcode.With(
+		exitcode.Blocked,
+		"the API server did not accept %d of %s in the dry run; nothing was changed",
+		refused,
+		english.Count(len(answers), "object"),
+	)
 }
 
 // nextCommand says what to do where no plan can be made because a migration was begun.

@@ -17,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
@@ -70,7 +71,9 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 		return err
 	}
 	if o.DryRun {
-		return c.ShowPlan(&doc.Plan, client.PlanView{Answer: true, Results: resultsOf(doc)})
+		view := client.PlanView{Answer: true, Results: resultsOf(doc)}
+		view.DryRuns = o.TryOnServer(ctx, step.Options{Dynamic: c.Dynamic}, stepsLeft(doc.Plan.Steps[:of.steps], view.Results))
+		return cmp.Or(c.ShowPlan(&doc.Plan, view), Refused(view.DryRuns))
 	}
 	if err := seesProcesses(c); err != nil {
 		return err
@@ -91,12 +94,12 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 // approveRest asks whether to continue the stored plan of a journal. It shows a plan that was not approved on this
 // machine.
 func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, approved bool) error {
+	word := "" // it was typed when the plan was approved
 	if !approved {
+		word = WordForPlan(stored)
 		if err := ReviewUnseen(c, doc); err != nil {
 			return err
 		}
-	}
-	if !approved {
 		if err := f.CheckEnv(JournalUnseen, stored); err != nil {
 			return err
 		}
@@ -106,7 +109,7 @@ func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, a
 	}
 	cluster := doc.Plan.Cluster
 	cluster.Context, cluster.Server = c.Context, c.Config.Host // where this command writes, whatever the journal says
-	return c.Approve(f.Yes, resumeQuestion(cluster, f))
+	return c.Approve(client.Question{Yes: f.Yes, What: resumeQuestion(cluster, f), Word: word})
 }
 
 func resumeQuestion(cluster v1.Cluster, f Options) string {

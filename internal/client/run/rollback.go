@@ -77,24 +77,22 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 			len(p.Steps),
 		)
 	}
+	view.DryRuns = f.TryOnServer(ctx, step.Options{Dynamic: c.Dynamic}, stepsLeft(p.Steps, view.Results))
 	if err := c.ShowPlan(p, view); err != nil {
 		return err
 	}
 	if f.DryRun {
-		return nil
+		return Refused(view.DryRuns)
 	}
 	if err := f.mayRollBack(c, snap, &doc, p); err != nil {
 		return err
 	}
-	if err := c.Approve(
-		f.Yes,
-		fmt.Sprintf(
-			"roll migration %s back in these %s on %s",
-			doc.Run,
-			english.Count(len(p.Steps), "step"),
-			client.NameForApproval(snap.Cluster),
-		),
-	); err != nil {
+	if err := c.Approve(client.Question{Yes: f.Yes, What: fmt.Sprintf(
+		"roll migration %s back in these %s on %s",
+		doc.Run,
+		english.Count(len(p.Steps), "step"),
+		client.NameForApproval(snap.Cluster),
+	)}); err != nil {
 		return err
 	}
 	return withLock(ctx, c, f, func(ctx context.Context) error {

@@ -46,6 +46,9 @@ type Traffic struct {
 	// time between our sending and our receiving.
 	bounds []bound
 	Now    func() time.Time
+	// Tell is told of each request when its answer begins, and how long that took; nil for none. The answer is nil with an
+	// error.
+	Tell func(req *http.Request, resp *http.Response, err error, took time.Duration)
 }
 
 type bound struct{ low, high time.Duration }
@@ -65,6 +68,9 @@ func (w *watched) RoundTrip(req *http.Request) (*http.Response, error) {
 	sent := w.traffic.clock()
 	resp, err := w.next.RoundTrip(req)
 	w.traffic.Saw(req, resp, sent)
+	if w.traffic.Tell != nil {
+		w.traffic.Tell(req, resp, err, w.traffic.clock().Sub(sent))
+	}
 	return resp, err
 }
 
