@@ -24,7 +24,10 @@ func TestTheFactsOfANode(t *testing.T) {
 	}
 	n.Spec.Unschedulable = true
 	n.Status = corev1.NodeStatus{
-		NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.26.0", SystemUUID: "u", OperatingSystem: "linux"},
+		NodeInfo: corev1.NodeSystemInfo{
+			KubeletVersion: "v1.26.0", SystemUUID: "u", OperatingSystem: "linux",
+			OSImage: "Ubuntu 22.04.3 LTS", ContainerRuntimeVersion: "containerd://1.6.8",
+		},
 		Conditions: []corev1.NodeCondition{
 			{
 				Type:               corev1.NodeReady,
@@ -64,6 +67,8 @@ func TestTheFactsOfANode(t *testing.T) {
 		Unschedulable:      true,
 		SystemUUID:         "u",
 		OS:                 "linux",
+		OSImage:            "Ubuntu 22.04.3 LTS",
+		ContainerRuntime:   "containerd://1.6.8",
 		Annotations:        map[string]string{"alpha.kubernetes.io/provided-node-ip": "10.0.0.11", "cluster.k8s.io/machine": "kube-system/a"},
 		VolumesInUse:       []string{"kubernetes.io/aws-ebs/vol-1", "kubernetes.io/csi/x"},
 		Attachable:         map[string]string{"attachable-volumes-aws-ebs": "39"},

@@ -439,6 +439,10 @@ type Node struct {
 	SystemUUID  string            `json:"systemUUID,omitempty"`
 	// OS is linux or windows.
 	OS string `json:"os,omitempty"`
+	// OSImage is the operating system with its release as the kubelet reports it, e.g. Ubuntu 22.04.3 LTS.
+	OSImage string `json:"osImage,omitempty"`
+	// ContainerRuntime is the container runtime with its version, e.g. containerd://1.6.8.
+	ContainerRuntime string `json:"containerRuntime,omitempty"`
 	// VolumesInUse are in status.volumesInUse: kubernetes.io/aws-ebs/... is mounted by the in-tree plugin,
 	// kubernetes.io/csi/... by CSI.
 	VolumesInUse []string `json:"volumesInUse,omitempty"`

@@ -71,6 +71,8 @@ func Node(n *corev1.Node) v1.Node {
 		Unschedulable:      n.Spec.Unschedulable,
 		SystemUUID:         n.Status.NodeInfo.SystemUUID,
 		OS:                 n.Status.NodeInfo.OperatingSystem,
+		OSImage:            n.Status.NodeInfo.OSImage,
+		ContainerRuntime:   n.Status.NodeInfo.ContainerRuntimeVersion,
 		Annotations:        steeringOf(n.Annotations),
 		Registries:         registries(n.Status.Images),
 		Attachable:         attachable(n.Status.Allocatable),
