@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 )
 
 // Facts are what was read of a cluster.
@@ -46,6 +47,9 @@ func (f Facts) steps() []v1.Step {
 	}
 	return f.Journal.Plan.Steps
 }
+
+// estimateOf is how many seconds a step takes by the plan's estimate. A canary that is watched for an hour is not slow.
+func (f Facts) estimateOf(s v1.Step) float64 { return options.Estimate(f.Journal.Plan.Options, s) }
 
 // isRunning reports whether the run is begun and not ended.
 func (f Facts) isRunning() bool {

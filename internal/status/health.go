@@ -136,7 +136,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 	}
 	for _, step := range f.steps() {
 		at := slices.IndexFunc(s.Current, func(c v1.StepStatus) bool { return c.ID == step.ID })
-		if at < 0 || !isSlowStep(step, s.Current[at].SinceSeconds) {
+		if at < 0 || !f.isSlowStep(step, s.Current[at].SinceSeconds) {
 			continue
 		}
 		took := s.Current[at].SinceSeconds
@@ -144,7 +144,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 			Level:        levelWarning,
 			Impact:       onMigration,
 			SinceSeconds: &took,
-			Message:      fmt.Sprintf("step %s takes far longer than the %.0fs of the plan", step.ID, step.EstimateSeconds),
+			Message:      fmt.Sprintf("step %s takes far longer than the %.0fs of the plan", step.ID, f.estimateOf(step)),
 		})
 	}
 	return out

@@ -242,6 +242,7 @@ func TestHowMuchLongerItTakes(t *testing.T) {
 		{"two steps are done side by side", func(f *Facts) {
 			f.Journal.Plan.Steps[2].Batch, f.Journal.Plan.Steps[3].Batch = "x", "x"
 		}, &v1.Range{LowSeconds: 14, HighSeconds: 47}},
+		{"a worker to come is watched", func(f *Facts) { f.Journal.Plan.Steps[2].Canary = true }, &v1.Range{LowSeconds: 22, HighSeconds: 75}},
 		{"no command works on it", func(f *Facts) { f.Lock = nil }, nil},
 		{"it is paused", func(f *Facts) { begunNone(f); paused(f) }, nil},
 	} {
@@ -250,6 +251,20 @@ func TestHowMuchLongerItTakes(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestAWorkerThatIsWatchedIsNotSlow(t *testing.T) {
+	for name, isCanary := range map[string]bool{"a canary": true, "another worker": false} {
+		s := Judge(underWay(func(f *Facts) {
+			f.Journal.Plan.Options.Soak, f.Journal.Plan.Steps[1].Canary = "10m", isCanary
+			f.Journal.Records[1].Started = noon.Add(-9 * time.Minute)
+		}))
+		isSlow := slices.ContainsFunc(s.Health, func(b v1.Blocker) bool { return strings.Contains(b.Message, "takes far longer than") })
+		isBlocked := slices.ContainsFunc(s.Nodes, func(n v1.NodeStatus) bool { return n.Name == "cp-1" && n.State == v1.NodeBlocked })
+		if isSlow == isCanary || isBlocked == isCanary {
+			t.Errorf("%s: slow %v, blocked %v", name, isSlow, isBlocked)
+		}
 	}
 }
 

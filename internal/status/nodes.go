@@ -18,8 +18,8 @@ const (
 )
 
 // isSlowStep reports whether a step takes far longer than the plan thought.
-func isSlowStep(step v1.Step, since float64) bool {
-	return since > slowLeast.Seconds() && since > slowFactor*step.EstimateSeconds
+func (f Facts) isSlowStep(step v1.Step, since float64) bool {
+	return since > slowLeast.Seconds() && since > slowFactor*f.estimateOf(step)
 }
 
 // targetOf is the host or node that a step is about; empty for one that is about the cluster.
@@ -54,7 +54,7 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 		case r.IsEnded():
 			n.Done++
 		case isBegun(r):
-			showStep(n, step, r, s)
+			showStep(f, n, step, r, s)
 		case n.Step == "":
 			n.Step = step.ID
 		}
@@ -85,7 +85,7 @@ var order = []string{v1.NodeBlocked, v1.NodeWorking, v1.NodeBegun, v1.NodePendin
 func stateRank(state string) int { return slices.Index(order, state) }
 
 // showStep takes in a step that is under way, or that went wrong.
-func showStep(n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
+func showStep(f Facts, n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
 	n.State, n.Step, n.Message = v1.NodeWorking, step.ID, r.Error
 	if at := slices.IndexFunc(s.Current, func(c v1.StepStatus) bool { return c.ID == step.ID }); at >= 0 {
 		c := s.Current[at]
@@ -96,7 +96,7 @@ func showStep(n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
 	}
 	working := s.State == v1.StateApplying || s.State == v1.StateRollingBack
 	switch {
-	case !working && r.Error != "", isSlowStep(step, n.SinceSeconds):
+	case !working && r.Error != "", f.isSlowStep(step, n.SinceSeconds):
 		n.State = v1.NodeBlocked
 	case !working:
 		n.State = v1.NodeBegun

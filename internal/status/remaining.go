@@ -41,7 +41,7 @@ func estimateLeft(f Facts, s v1.Status) float64 {
 		if have[step.ID].IsEnded() {
 			continue
 		}
-		estimate := step.EstimateSeconds
+		estimate := f.estimateOf(step)
 		if at := slices.IndexFunc(s.Current, func(c v1.StepStatus) bool { return c.ID == step.ID }); at >= 0 {
 			estimate = max(0, estimate-s.Current[at].SinceSeconds)
 		}
@@ -67,9 +67,9 @@ func ratios(f Facts) (low, high float64) {
 	measured := 0.0
 	for _, step := range f.steps() {
 		r := have[step.ID]
-		if r.Result == v1.StepResultDone && r.Ended != nil && step.EstimateSeconds > 0 {
-			all = append(all, ratio{max(0, r.Ended.Sub(r.Started).Seconds()) / step.EstimateSeconds, step.EstimateSeconds})
-			measured += step.EstimateSeconds
+		if estimate := f.estimateOf(step); r.Result == v1.StepResultDone && r.Ended != nil && estimate > 0 {
+			all = append(all, ratio{max(0, r.Ended.Sub(r.Started).Seconds()) / estimate, estimate})
+			measured += estimate
 		}
 	}
 	if len(all) == 0 {

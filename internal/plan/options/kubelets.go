@@ -61,8 +61,16 @@ func CountUnavailable(most string, nodes int) int {
 	return max(1, n)
 }
 
-// Soak is for how long the first worker is watched.
+// Soak is for how long the first worker of each kind is watched.
 func Soak(o v1.Options) time.Duration { return durationOr(o.Soak, DefaultSoak) }
+
+// Estimate is how many seconds a step of a plan takes by estimate, with the time for which a canary is watched.
+func Estimate(o v1.Options, s v1.Step) float64 {
+	if s.Canary {
+		return s.EstimateSeconds + Soak(o).Seconds()
+	}
+	return s.EstimateSeconds
+}
 
 // DrainTimeout bounds the wait for the pods of a node that is drained.
 func DrainTimeout(o v1.Options) time.Duration { return durationOr(o.DrainTimeout, DefaultDrainTimeout) }

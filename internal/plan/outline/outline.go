@@ -3,7 +3,6 @@
 package outline
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/plan/effect"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -49,8 +49,6 @@ const (
 const (
 	lowFactor  = 0.5
 	highFactor = 2
-	// defaultSoak is for how long the first worker is watched where the options do not say it.
-	defaultSoak = "10s"
 )
 
 // Of returns the outline of a plan.
@@ -68,17 +66,12 @@ func Of(p *v1.Plan) Outline {
 }
 
 // estimate adds the estimates of the steps up, in seconds. Of steps that are done at the same time the longest one
-// counts. The first worker is watched for a while.
+// counts. The first worker of each kind is watched for a while.
 func estimate(p *v1.Plan) float64 {
 	sum, batches := 0.0, map[string]float64{}
 	for _, s := range p.Steps {
-		if s.Canary {
-			if soak, err := time.ParseDuration(cmp.Or(p.Options.Soak, defaultSoak)); err == nil {
-				sum += soak.Seconds()
-			}
-		}
 		if s.Batch == "" {
-			sum += s.EstimateSeconds
+			sum += options.Estimate(p.Options, s)
 			continue
 		}
 		if longer := s.EstimateSeconds - batches[s.Batch]; longer > 0 {
