@@ -469,6 +469,38 @@ func TestACanaryIsWatchedBeforeTheNextOne(t *testing.T) {
 	}
 }
 
+// TestBatchesWaitForTheCanaryOfEachKind: the first canary holds, and the second one gets worse while it is watched.
+func TestBatchesWaitForTheCanaryOfEachKind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	w.kubeletRuns("cp-2")
+	steps := append([]v1.Step{plainStep("cp-1"), plainStep("cp-2")}, batchOfHosts(4, 2)[2:]...)
+	steps[0].Canary, steps[1].Canary = true, true
+	p := w.givenWithin("2", steps...)
+	p.Options.Soak = "60s"
+	w.refresh(p)
+	var changed time.Time
+	w.more = func() { // 30 s after the change the node goes down for good
+		if external(flagsOf(w.lives["cp-2"])) && !changed.IsZero() && w.clock.Now().Sub(changed) > 30*time.Second {
+			w.heartbeat("cp-2", corev1.ConditionFalse)
+		}
+	}
+	w.fate = func(host string, flags map[string]string) *start {
+		if host == "cp-2" && external(flags) && changed.IsZero() {
+			changed = w.clock.Now()
+		}
+		return nil
+	}
+	_, err := w.run(p)
+	says(t, err, "node node-cp-2 is not as it was before: it is not Ready", "has its old flags again")
+	if w.running("cp-1", "cloud-provider") != "external" || w.restarts["kubelet@cp-1"] != 1 {
+		t.Errorf("the first canary did not stay: %d restarts", w.restarts["kubelet@cp-1"])
+	}
+	if w.restarts["kubelet@cp-3"]+w.restarts["kubelet@cp-4"] != 0 {
+		t.Errorf("a batch was begun: %v", w.restarts)
+	}
+}
+
 func flagsOf(k *kubeletLife) map[string]string {
 	out := map[string]string{}
 	if k == nil {

@@ -10,7 +10,7 @@
 //	handover         host by host: KCM external, kube-apiserver external, CCM starts      owner last: handover KCM -> CCM
 //	upgrade          the schedulers get the target version, where there is one; see upgrade.go for the rest of an upgrade on the way
 //	volumes          the schedulers count volumes as CSI's, where volumes move
-//	kubelets         --cloud-provider=external, one at a time
+//	kubelets         --cloud-provider=external: the first worker of each kind alone, then as many at a time as may be
 //	nodes            nodes without providerID get one
 //	volumes-done     the in-tree volume plugins go, when the last kubelet is done
 //	kubeadm          what kubeadm would write at the next upgrade
@@ -63,7 +63,7 @@ func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Ti
 		Effects: append(describeEffects(d), ccm.DescribeManager(d)...), Findings: compare.NotPassed(findings),
 	}
 	if d.Options.PauseAfterCanary {
-		p.Until = planstep.Canary(p)
+		p.Until = planstep.LastCanary(p)
 	}
 	if err := planstep.CheckUniqueIDs(p.Steps); err != nil {
 		return nil, err

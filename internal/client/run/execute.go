@@ -202,7 +202,7 @@ func SuggestBundle(c *client.Client, err error, flags string) {
 
 // reached says where a run ended that was to execute a part of its plan.
 func (x extent) reached(until string) string {
-	if len(x.own) > 0 && x.own[len(x.own)-1] == until { // and not the pause after the first worker
+	if len(x.own) > 0 && x.own[len(x.own)-1] == until { // and not the pause after the first workers
 		names := strings.Join(x.nodes, ", ")
 		return names + english.Word(len(x.nodes), " is", " are") + " done, and no other node was changed"
 	}

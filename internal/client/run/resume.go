@@ -51,7 +51,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 		len(doc.Plan.Steps),
 	)
 	if o.Until == "" {
-		o.Until = stepOfCanary(doc)
+		o.Until = stepOfCanaries(doc)
 	}
 	of, err := o.extentOf(c, doc, before)
 	if err != nil {
@@ -143,7 +143,7 @@ func (o *ApplyOptions) extentOf(c *client.Client, doc v1.Journal, before *v1.Sna
 	if err != nil {
 		return extent{}, exitcode.With(exitcode.Error, "%w", err)
 	}
-	if slices.Contains(part.Steps, o.Until) { // the plan wants a pause after the first worker
+	if slices.Contains(part.Steps, o.Until) { // the plan wants a pause after the first workers
 		part.Until = o.Until
 	}
 	n, err := planstep.Until(&doc.Plan, part.Until)
@@ -278,19 +278,14 @@ func ReviewUnseen(c *client.Client, doc v1.Journal) error {
 	return c.ShowUnseen(&doc.Plan, resultsOf(doc))
 }
 
-// stepOfCanary is the step behind which an apply that goes on stops, where the plan wants a pause there and it was not
-// reached yet.
-func stepOfCanary(doc v1.Journal) string {
-	canary := planstep.Canary(&doc.Plan)
-	if !doc.Plan.Options.PauseAfterCanary || canary == "" {
+// stepOfCanaries is the step behind which an apply that goes on stops, where the plan wants a pause: that of the last
+// canary that is left to do. One whose host is excluded is never done, and would stop every run.
+func stepOfCanaries(doc v1.Journal) string {
+	if !doc.Plan.Options.PauseAfterCanary {
 		return ""
 	}
-	for _, r := range doc.Records {
-		if r.ID == canary && (r.Result == v1.StepResultDone || r.Result == v1.StepResultAlreadyDone) {
-			return ""
-		}
-	}
-	return canary
+	rest := remainingPlan(&doc.Plan, doc)
+	return planstep.LastCanary(&rest)
 }
 
 // overrideKubeletOptions replaces the options of a started migration with those of this run. A node that died since

@@ -20,3 +20,39 @@ func TestThePlanOfAJournalIsMadeOnceForItsWords(t *testing.T) {
 		t.Errorf("of a journal that has changed, it has the title %q", have.Steps[0].Title)
 	}
 }
+
+func TestARunPausesBehindTheLastCanaryThatIsLeft(t *testing.T) {
+	plan := v1.Plan{Options: v1.Options{PauseAfterCanary: true}, Steps: []v1.Step{
+		{ID: "plane"}, {ID: "amd64", Canary: true}, {ID: "arm64", Canary: true}, {ID: "others"},
+	}}
+	older := v1.Plan{Options: plan.Options, Steps: []v1.Step{{ID: "plane"}, {ID: "amd64", Canary: true}, {ID: "arm64"}, {ID: "others"}}}
+	without := plan
+	without.Options = v1.Options{}
+	for _, c := range []struct {
+		name    string
+		plan    v1.Plan
+		results map[string]v1.StepResult
+		want    string
+	}{
+		{"nothing is done", plan, nil, "arm64"},
+		{"one canary is done", plan, map[string]v1.StepResult{"plane": v1.StepResultDone, "amd64": v1.StepResultDone}, "arm64"},
+		{"the last one was taken back", plan, map[string]v1.StepResult{"amd64": v1.StepResultDone, "arm64": v1.StepResultFailed}, "arm64"},
+		{"both are done", plan, map[string]v1.StepResult{"amd64": v1.StepResultDone, "arm64": v1.StepResultAlreadyDone}, ""},
+		{"the host of the last one is excluded", plan, map[string]v1.StepResult{"arm64": v1.StepResultSkipped}, "amd64"},
+		{"the host of one is excluded, and the other is done", plan,
+			map[string]v1.StepResult{"amd64": v1.StepResultDone, "arm64": v1.StepResultSkipped}, ""},
+		{"a plan of an earlier version", older, nil, "amd64"},
+		{"a plan of an earlier version behind its canary", older, map[string]v1.StepResult{"amd64": v1.StepResultDone}, ""},
+		{"no pause was asked for", without, nil, ""},
+	} {
+		doc := v1.Journal{Plan: c.plan}
+		for _, s := range c.plan.Steps {
+			if result, is := c.results[s.ID]; is {
+				doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Result: result})
+			}
+		}
+		if have := stepOfCanaries(doc); have != c.want {
+			t.Errorf("%s: it pauses behind %q, want %q", c.name, have, c.want)
+		}
+	}
+}

@@ -53,7 +53,7 @@ func HasControlPlane(p *v1.Plan, host string) bool {
 
 // ForNodes returns the part of a plan that is about some workers, in the first phase in which something is left to do
 // for them. The order of the plan holds: everything before it has to be done, but for the steps of other workers in the
-// same phase. It is refused where one of those was begun and is not finished, and before the canary is done.
+// same phase. It is refused where one of those was begun and is not finished, and before the canaries are done.
 func ForNodes(p *v1.Plan, records []v1.StepRecord, named []NamedNode) (Selection, error) {
 	results := map[string]v1.StepRecord{}
 	for _, r := range records {
@@ -80,7 +80,7 @@ func ForNodes(p *v1.Plan, records []v1.StepRecord, named []NamedNode) (Selection
 		case isOfOtherWorker(p, s) && s.Phase == phase && record.Result == "" && !s.Canary:
 			out.Later[s.ID] = true
 		case i < last || s.Phase == phase && record.Result != "":
-			return Selection{}, whyNotBefore(s, record, hostNames(named))
+			return Selection{}, whyNotBefore(p, s, record, hostNames(named))
 		}
 	}
 	return out, nil
@@ -107,7 +107,7 @@ func isOfOtherWorker(p *v1.Plan, s v1.Step) bool {
 }
 
 // whyNotBefore says why the steps of some nodes cannot be done before another step.
-func whyNotBefore(s v1.Step, record v1.StepRecord, names string) error {
+func whyNotBefore(p *v1.Plan, s v1.Step, record v1.StepRecord, names string) error {
 	switch {
 	case record.Result != "":
 		return fmt.Errorf(
@@ -115,6 +115,12 @@ func whyNotBefore(s v1.Step, record v1.StepRecord, names string) error {
 			s.ID,
 			names,
 			strings.TrimPrefix(s.Host+s.Ref, "Node/"),
+		)
+	case s.Canary && hasSeveralCanaries(p):
+		return fmt.Errorf(
+			"%s is the first worker of its kind, and the workers after it in the plan wait for it: name it, too (--node %s), or first",
+			s.Host,
+			s.Host,
 		)
 	case s.Canary:
 		return fmt.Errorf(
@@ -129,6 +135,12 @@ func whyNotBefore(s v1.Step, record v1.StepRecord, names string) error {
 		names,
 		s.ID,
 	)
+}
+
+// hasSeveralCanaries reports whether the workers of a plan are of several kinds. Plans of earlier versions have one
+// canary, whatever their workers are.
+func hasSeveralCanaries(p *v1.Plan) bool {
+	return slices.ContainsFunc(p.Steps, func(s v1.Step) bool { return s.Canary && s.ID != LastCanary(p) })
 }
 
 func hostNames(named []NamedNode) string {

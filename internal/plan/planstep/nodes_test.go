@@ -100,6 +100,38 @@ func TestAPartOfAPlanForSomeNodes(t *testing.T) {
 	}
 }
 
+// TestWorkersWaitForTheCanariesOfAllKinds: worker-2 is one here as well, the first of another kind.
+func TestWorkersWaitForTheCanariesOfAllKinds(t *testing.T) {
+	p := nodesPlan()
+	p.Steps[3].Canary, p.Steps[3].Batch = true, ""
+	if last := LastCanary(p); last != "external/kubelet@worker-2" {
+		t.Errorf("the last canary is %q", last)
+	}
+	const kind = " is the first worker of its kind, and the workers after it in the plan wait for it: name it, too"
+	for _, c := range []struct {
+		name  string
+		done  int
+		hosts []string
+		until string
+		says  string
+	}{
+		{"the first canary alone", 2, []string{"worker-1"}, "external/kubelet@worker-1", ""},
+		{"both canaries", 2, []string{"worker-1", "worker-2"}, "external/kubelet@worker-2", ""},
+		{"the second canary before the first", 2, []string{"worker-2"}, "", "worker-1" + kind},
+		{"another worker before the second canary", 3, []string{"worker-3"}, "", "worker-2" + kind},
+		{"another worker behind both", 4, []string{"worker-3"}, "external/kubelet@worker-3", ""},
+	} {
+		var named []NamedNode
+		for _, h := range c.hosts {
+			named = append(named, NamedNode{Host: h, Node: h})
+		}
+		part, err := ForNodes(p, ended(c.done), named)
+		if c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) || c.says == "" && err != nil || part.Until != c.until {
+			t.Errorf("%s: until %q, %v", c.name, part.Until, err)
+		}
+	}
+}
+
 func TestWorkersHaveNothingOfAControlPlane(t *testing.T) {
 	if have := Workers(nodesPlan()); !slices.Equal(have, []string{"worker-1", "worker-2", "worker-3", "worker-4"}) {
 		t.Errorf("%v", have)

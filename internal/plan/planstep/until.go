@@ -2,16 +2,17 @@ package planstep
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// Canary is the step of a plan behind which apply pauses where it was asked to: that of the first worker. It is empty
-// where there is none.
-func Canary(p *v1.Plan) string {
-	for _, s := range p.Steps {
+// LastCanary is the step of a plan behind which apply pauses where it was asked to. Before it, the first worker of each
+// kind was changed. It is empty where there is no worker.
+func LastCanary(p *v1.Plan) string {
+	for _, s := range slices.Backward(p.Steps) {
 		if s.Canary {
 			return s.ID
 		}

@@ -115,7 +115,7 @@ func drainingPlan(t *testing.T, s *Stage) (*v1.Plan, string) {
 	if err := yaml.UnmarshalStrict(data, &p); err != nil {
 		t.Fatal(err)
 	}
-	canary := planstep.Canary(&p)
+	canary := planstep.LastCanary(&p)
 	for i := range p.Steps {
 		p.Steps[i].Drain = p.Steps[i].ID == canary
 	}
@@ -131,7 +131,7 @@ func drainingPlan(t *testing.T, s *Stage) (*v1.Plan, string) {
 // kubeletSteps are the step of the first worker, and those that are done side by side behind it.
 func kubeletSteps(t *testing.T, p *v1.Plan) (canary v1.Step, pair []v1.Step) {
 	t.Helper()
-	id := planstep.Canary(p)
+	id := planstep.LastCanary(p)
 	for _, s := range p.Steps {
 		switch {
 		case s.ID == id:
