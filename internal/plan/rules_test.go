@@ -255,6 +255,11 @@ var broken = []struct {
 		p.Steps = append(p.Steps, v1.Step{ID: "start/" + layout.NodeManager, Kind: v1.StepEnsureObject, Ref: layout.NodeManagerDaemonSet})
 	}},
 	{"P-06", "a kubelet of the control plane in a batch", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@cp-1").Batch = "b" }},
+	{"P-06", "no worker is watched", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-1").Canary = false }},
+	{"P-06", "another worker before the canary", "lab", func(t *testing.T, p *v1.Plan) {
+		move(t, p, "external/kubelet@worker-2", "external/kubelet@worker-1")
+	}},
+	{"P-06", "a canary behind other workers", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-3").Canary = true }},
 	{"P-06", "the canary in a batch", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-1").Batch = "b" }},
 	{"P-06", "a batch that is larger than the budget", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
 		again := *find(t, p, "external/kubelet@worker-2")

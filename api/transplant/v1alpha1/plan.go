@@ -73,9 +73,10 @@ type Options struct {
 	// MaxUnavailable is how many nodes may be not Ready or under change at a time while kubelets change. Those that are
 	// not Ready for other reasons count. It is N, or N% of all nodes (rounded down, at least one). Empty means 1.
 	MaxUnavailable string `json:"maxUnavailable,omitempty"`
-	// Soak is for how long the first worker is watched before another one changes, as a duration; empty means 10s.
+	// Soak is for how long the first worker of each kind is watched before another one changes, as a duration; empty means
+	// 10s.
 	Soak string `json:"soak,omitempty"`
-	// PauseAfterCanary stops apply behind the first worker; the next apply goes on with the others.
+	// PauseAfterCanary stops apply behind the first worker of each kind; the next apply goes on with the others.
 	PauseAfterCanary bool `json:"pauseAfterCanary,omitempty"`
 	// DrainTimeout bounds the wait for the pods of a node that is drained, as a duration; empty means 15m.
 	DrainTimeout string `json:"drainTimeout,omitempty"`
@@ -226,8 +227,8 @@ type Step struct {
 	// Batch names neighbouring steps that are done side by side, each on a host of its own; empty for a step that is done
 	// alone.
 	Batch string `json:"batch,omitempty"`
-	// Canary reports whether the step is the first of many like it: what it changed is watched for a while before the next
-	// one.
+	// Canary reports whether the step is the first for workers of its kind: what it changed is watched for a while before
+	// the next one. Plans of earlier versions have one, whatever their workers are.
 	Canary bool `json:"canary,omitempty"`
 	// Manual are the commands with which an operator does the same by hand; the engine does not run them.
 	Manual []string `json:"manual,omitempty"`

@@ -27,14 +27,19 @@ func AddKubeletFlags(fl *pflag.FlagSet, o *v1.Options) {
 	fl.BoolVar(&o.ForceUnmanaged, "force-unmanaged", false, "let a drain evict pods that no controller brings back")
 }
 
-// addCanaryFlags are the options about the first worker.
+// addCanaryFlags are the options about the first worker of each kind.
 func addCanaryFlags(fl *pflag.FlagSet, o *v1.Options) {
-	fl.StringVar(&o.Soak, "soak", "", "how long the first worker is watched before another one changes (default 10s)")
+	fl.StringVar(
+		&o.Soak,
+		"soak",
+		"",
+		"how long the first worker of each kind is watched before another one changes (default 10s)",
+	)
 	fl.BoolVar(
 		&o.PauseAfterCanary,
 		"pause-after-canary",
 		false,
-		"stop after the first worker; the same command goes on with the others",
+		"stop after the first worker of each kind; the same command goes on with the others",
 	)
 }
 

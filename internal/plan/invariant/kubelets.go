@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/kubelet"
 	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -43,6 +44,38 @@ func (r *planView) batches() error {
 		size[s.Batch]++
 	}
 	return r.sizes(size)
+}
+
+// canaries says which worker is changed before one of its kind was changed alone. Which workers are of one kind is only
+// known with a snapshot: a plan of an earlier version has one canary.
+func (r *planView) canaries() error {
+	if r.snap == nil {
+		return nil
+	}
+	nodes := map[string]*v1.Node{}
+	for i := range r.snap.Nodes {
+		nodes[r.snap.Nodes[i].Name] = &r.snap.Nodes[i]
+	}
+	proven, other := map[kubelet.Kind]bool{}, ""
+	for _, i := range r.kubelets() {
+		s := r.Steps[i]
+		h := r.host(s.Host)
+		if h == nil || h.Kubelet == nil || h.ControlPlane {
+			continue
+		}
+		kind := kubelet.KindOf(*h, nodes[h.NodeName])
+		switch {
+		case s.Canary && other != "":
+			return fmt.Errorf("step %s is the first of its kind and comes after %s, which is not", s.ID, other)
+		case s.Canary:
+			proven[kind] = true
+		case !proven[kind]:
+			return fmt.Errorf("step %s is the first of its kind and is not watched as such", s.ID)
+		default:
+			other = s.ID
+		}
+	}
+	return nil
 }
 
 func (r *planView) sizes(size map[string]int) error {

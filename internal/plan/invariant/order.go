@@ -236,6 +236,9 @@ func kubeletOrder(r *planView) error {
 	if err := r.batches(); err != nil {
 		return err
 	}
+	if err := r.canaries(); err != nil {
+		return err
+	}
 	return r.everyKubelet(done)
 }
 

@@ -70,7 +70,7 @@ var Rules = []Rule{
 		"a node that registers keeps its taint, and nothing can be scheduled on it", managerFirst, false},
 	{
 		"P-06",
-		"kubelets of the control plane change first and one at a time, then one worker alone, then workers within maxUnavailable; every in-tree kubelet that can be reached has its step",
+		"kubelets of the control plane change first and one at a time, then the first worker of each kind alone, then workers within maxUnavailable; every in-tree kubelet that can be reached has its step",
 		"a mistake would take many nodes at once; and a migration that skips kubelets looks complete until the next upgrade, when they do not start",
 		kubeletOrder,
 		false,

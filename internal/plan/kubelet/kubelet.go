@@ -19,47 +19,50 @@ import (
 )
 
 // MakeExternal makes every kubelet external that can be reached. Those of the control plane come first and one at a
-// time. Then comes one worker alone, the canary, and then as many at a time as the budget allows. A kubelet that does
-// not come back keeps the others from being touched.
+// time. Then comes the first worker of each kind, one at a time: the canaries. The other workers follow, as many at a
+// time as the budget allows. A kubelet that does not come back keeps the others from being touched.
 func MakeExternal(d *draft.Draft) {
-	batches := batcher{size: options.CountUnavailable(d.Options.MaxUnavailable, len(d.Snapshot.Nodes))}
-	canary := true
+	var changes []change
 	for _, h := range inTreeHosts(d) {
-		edits := editsFor(d, h)
-		if len(edits) == 0 {
-			continue
+		if edits := editsFor(d, h); len(edits) > 0 {
+			changes = append(changes, change{host: h, step: externalStep(d, h, edits)})
 		}
-		s := v1.Step{
-			ID:              "external/kubelet@" + h.Name,
-			Phase:           planstep.PhaseKubelets,
-			Kind:            v1.StepKubelet,
-			Title:           "make the kubelet on " + h.Name + " external",
-			Why:             "a registered node gets no taint by this; its identity and addresses stay",
-			Host:            h.Name,
-			Component:       component.Kubelet,
-			Undo:            "put the flags back and restart",
-			EstimateSeconds: 5,
-		}
-		placeEdits(h, &s, edits)
-		s.Requires = []string{"cluster:uid"}
-		s.Requires = append(s.Requires, requireFacts(d, h, s)...)
-		if needsDrain(d, h) {
-			s.Drain, s.EstimateSeconds = true, 125
-			s.Why = "volumes of the in-tree plugin are mounted here, and CSI could not unmount them: the node is drained first; " + s.Why
-		}
-		switch {
-		case h.ControlPlane:
-		case canary:
-			canary, s.Canary = false, true
-			s.Why += "; it is the first worker, and when it does not come back no other one is touched"
-		default:
+	}
+	canariesFirst(d, changes)
+	batches := batcher{size: options.CountUnavailable(d.Options.MaxUnavailable, len(d.Snapshot.Nodes))}
+	for _, c := range changes {
+		s := c.step
+		if !c.host.ControlPlane && !s.Canary {
 			s.Batch = batches.next()
 		}
-		s.Manual = commandsFor(h, s)
+		s.Manual = commandsFor(c.host, s)
 		d.Add(s)
-		noteLeftGates(d, h, s)
+		noteLeftGates(d, c.host, s)
 	}
 	noteHostnames(d)
+}
+
+// externalStep is the step that makes the kubelet of a host external.
+func externalStep(d *draft.Draft, h v1.Host, edits []v1.Edit) v1.Step {
+	s := v1.Step{
+		ID:              "external/kubelet@" + h.Name,
+		Phase:           planstep.PhaseKubelets,
+		Kind:            v1.StepKubelet,
+		Title:           "make the kubelet on " + h.Name + " external",
+		Why:             "a registered node gets no taint by this; its identity and addresses stay",
+		Host:            h.Name,
+		Component:       component.Kubelet,
+		Undo:            "put the flags back and restart",
+		EstimateSeconds: 5,
+	}
+	placeEdits(h, &s, edits)
+	s.Requires = []string{"cluster:uid"}
+	s.Requires = append(s.Requires, requireFacts(d, h, s)...)
+	if needsDrain(d, h) {
+		s.Drain, s.EstimateSeconds = true, 125
+		s.Why = "volumes of the in-tree plugin are mounted here, and CSI could not unmount them: the node is drained first; " + s.Why
+	}
+	return s
 }
 
 // inTreeHosts are the hosts whose kubelets run with the in-tree provider: the control plane's first, in the snapshot's
