@@ -24,9 +24,9 @@ const (
 	levelInfo    = "info"
 )
 
-// Impacts of a Blocker.
+// Impacts of a Blocker. OnMigration is that of what keeps the run itself from going on.
 const (
-	onMigration     = "migration"
+	OnMigration     = "migration"
 	onNodes         = "nodes"
 	onControlPlane  = "control plane"
 	onLoops         = "cloud loops"
@@ -51,7 +51,7 @@ func health(f Facts, s v1.Status) []v1.Blocker {
 		lockHealth(s), standstill(f, s), runHealth(f, s), nodeHealth(f), podHealth(f), leaseHealth(f, s), eventHealth(f),
 	)
 	if d := f.skew(); d != 0 && s.Lock != nil {
-		out = append(out, v1.Blocker{Level: levelInfo, Impact: onMigration, Message: fmt.Sprintf(
+		out = append(out, v1.Blocker{Level: levelInfo, Impact: OnMigration, Message: fmt.Sprintf(
 			"the clock of %s differs from the API server's by %s; times of the run are corrected by that",
 			cmp.Or(s.Lock.Host, s.Lock.Holder),
 			d.Abs(),
@@ -66,7 +66,7 @@ func health(f Facts, s v1.Status) []v1.Blocker {
 		)
 	})
 	if s.Untrusted != "" { // all else here is said of a journal that may be made up
-		return slices.Insert(out, 0, v1.Blocker{Level: levelError, Impact: onMigration, Message: s.Untrusted})
+		return slices.Insert(out, 0, v1.Blocker{Level: levelError, Impact: OnMigration, Message: s.Untrusted})
 	}
 	return out
 }
@@ -89,7 +89,7 @@ func lockHealth(s v1.Status) []v1.Blocker {
 	}
 	b := v1.Blocker{
 		Level:        levelWarning,
-		Impact:       onMigration,
+		Impact:       OnMigration,
 		SinceSeconds: &s.Lock.AgeSeconds,
 		Message: fmt.Sprintf(
 			"%s has not renewed its lock for %.0fs; it does so every %.0fs",
@@ -114,7 +114,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 	if s.State == v1.StateFailed {
 		out = append(
 			out,
-			v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and no process executes it"},
+			v1.Blocker{Level: levelError, Impact: OnMigration, Message: "the run ended with an error, and no process executes it"},
 		)
 	}
 	if f.Journal != nil {
@@ -142,7 +142,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 		took := s.Current[at].SinceSeconds
 		out = append(out, v1.Blocker{
 			Level:        levelWarning,
-			Impact:       onMigration,
+			Impact:       OnMigration,
 			SinceSeconds: &took,
 			Message:      fmt.Sprintf("step %s takes far longer than the %.0fs of the plan", step.ID, f.estimateOf(step)),
 		})
@@ -155,7 +155,7 @@ func standstill(f Facts, s v1.Status) []v1.Blocker {
 	var out []v1.Blocker
 	if s.State == v1.StateStopped && s.StoppedBehind == "" {
 		out = append(out, v1.Blocker{
-			Level: levelWarning, Impact: onMigration,
+			Level: levelWarning, Impact: OnMigration,
 			Message: "no process executes the run: the last command was interrupted or killed",
 		})
 	}
@@ -163,7 +163,7 @@ func standstill(f Facts, s v1.Status) []v1.Blocker {
 		out = append(out, v1.Blocker{Level: levelError, Impact: onLoops, Message: "no manager holds the lease of " + loops})
 	}
 	if s.Paused != nil && f.isRunning() {
-		b := v1.Blocker{Level: levelWarning, Impact: onMigration, Message: pause.Describe(*s.Paused)}
+		b := v1.Blocker{Level: levelWarning, Impact: OnMigration, Message: pause.Describe(*s.Paused)}
 		if s.State == v1.StateApplying || s.State == v1.StateRollingBack {
 			b.Message = "the run waits after this step: it is " + b.Message
 		}
@@ -183,7 +183,7 @@ func withoutOwner(s v1.Status) string {
 	}
 	var loops []string
 	for _, loop := range slices.Sorted(maps.Keys(s.Owners)) {
-		if s.Owners[loop] == noOwner {
+		if s.Owners[loop] == NoOwner {
 			loops = append(loops, loop)
 		}
 	}

@@ -29,8 +29,8 @@ func LeaseNames(doc *v1.Journal) []string {
 	return []string{component.KCM, component.CCM, migration}
 }
 
-// noOwner stands in an owner's place where no manager may run a loop.
-const noOwner = "nobody"
+// NoOwner stands in an owner's place where no manager may run a loop.
+const NoOwner = "nobody"
 
 // leases say who holds which lease.
 func leases(f Facts) []v1.LeaseStatus {
@@ -80,7 +80,7 @@ func owners(f Facts) (who, from map[string]string) {
 	for loop, promise := range promised(f.Journal) {
 		if stopped != "" && promise.moves && promise.step == "" {
 			if held[component.CCM] == "" {
-				who[loop], from[loop] = noOwner, "step "+stopped
+				who[loop], from[loop] = NoOwner, "step "+stopped
 				continue
 			}
 			promise.component, promise.step = component.CCM, stopped
@@ -109,7 +109,7 @@ func ownerBy(f Facts, held map[string]string, lease, owner string) (who, from st
 	case f.Leases[lease] == nil:
 		return "", "", false
 	case held[lease] == "":
-		return noOwner, "lease " + lease + ", which no manager holds", true
+		return NoOwner, "lease " + lease + ", which no manager holds", true
 	case owner == "":
 		return "unknown@" + hostOf(held[lease]), fmt.Sprintf("lease %s, whose holder leads neither manager", lease), true
 	}

@@ -311,7 +311,7 @@ func (m *Migration) Status(ctx context.Context) (v1.Status, error) {
 		for _, also := range o.Also {
 			s.Health = append(
 				s.Health,
-				v1.Blocker{Level: "error", Impact: "two owners", Message: fmt.Sprintf("loop %s also runs in %s", loop, also)},
+				v1.Blocker{Level: "error", Impact: findings.ImpactTwoOwners, Message: fmt.Sprintf("loop %s also runs in %s", loop, also)},
 			)
 		}
 	}
