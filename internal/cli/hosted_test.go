@@ -34,6 +34,7 @@ func TestACommandForAHostedControlPlaneReachesBothClusters(t *testing.T) {
 		"a part that nobody has":      {append([]string{"apply", "--part", "all", "--kubeconfig", user.Kubeconfig(t)}, to...), exitcode.Error, "the parts are handover and finish"},
 		"no control plane is there":   {append([]string{"check", "--problems", "--kubeconfig", user.Kubeconfig(t)}, to...), exitcode.Blocked, "no Deployment that runs kube-controller-manager"},
 		"nothing was begun":           {append([]string{"status", "--kubeconfig", user.Kubeconfig(t)}, to...), exitcode.OK, "no migration was started"},
+		"nothing begun, as series":    {append([]string{"status", "-o", "prometheus", "--kubeconfig", user.Kubeconfig(t)}, to...), exitcode.OK, `state="not-started"} 1`},
 		"there is nothing to go back": {append([]string{"rollback", "--yes", "--kubeconfig", user.Kubeconfig(t)}, to...), exitcode.Error, "nothing to roll back"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/cli/printer/exposition"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/podreason"
@@ -28,11 +29,13 @@ func newStatus(c *console.Console) *cobra.Command {
 		Short: "One screen: how far it is, who owns the loops, what stands in the way, what to do next",
 		Args:  cobra.NoArgs,
 		Example: "  transplant status           # from any machine, with the right to read a few objects\n" +
-			"  transplant status --watch   # until the run ends; the exit code is that of its result",
+			"  transplant status --watch   # until the run ends; the exit code is that of its result\n" +
+			"  transplant status -q -o prometheus >x.tmp && mv x.tmp x.prom   # for node_exporter's textfile collector",
 		Long: "Status says how far a run is, on whichever machine it was started. It reads objects of the API and nothing else: no host is opened, nothing is\n" +
 			"written. What may not be read is named in a line, and the rest is said all the same.\n\n" +
 			"With --watch a terminal is redrawn in place, a pipe gets a line when something changes, and -o json one document a line. It ends when the run does:\n" +
-			"with 0 when it was applied, rolled back, or stopped where it was told to, with 1 when it failed, with 130 at Ctrl-C.",
+			"with 0 when it was applied, rolled back, or stopped where it was told to, with 1 when it failed, with 130 at Ctrl-C.\n\n" +
+			"With -o prometheus it writes series in the text format of Prometheus, once: a timer writes them again. docs/how-to/monitor.md has one.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.CheckOutput(output.Value); err != nil {
 				return err
@@ -50,13 +53,16 @@ func newStatus(c *console.Console) *cobra.Command {
 			board.Look(cmd.Context())
 			s := status.Judge(board.Facts())
 			c.NameCluster(s.Cluster)
-			return output.Print(c.Out, s, map[string]func() error{"text": func() error {
-				s.Next = c.AsCalled(s.Next)
-				return printer.PrintStatus(c.Out, s, c.LayoutFor(c.Out, false), all())
-			}})
+			return output.Print(c.Out, s, map[string]func() error{
+				"text": func() error {
+					s.Next = c.AsCalled(s.Next)
+					return printer.PrintStatus(c.Out, s, c.LayoutFor(c.Out, false), all())
+				},
+				"prometheus": func() error { return exposition.Print(c.Out, s, "") },
+			})
 		},
 	}
-	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
+	output = console.AddFormatFlag(cmd, "text", "json", "yaml", "prometheus")
 	cmd.Flags().Var(&details, "details", "nodes: every host and node, not only the worst ten")
 	c.AddVerboseFlag(cmd, "every host and node, as --details=nodes; text only")
 	w.AddTo(cmd)

@@ -139,7 +139,9 @@ func TestWatchingIsStopped(t *testing.T) {
 	if n := strings.Count(w.out.String(), "was begun by ops"); n != 1 {
 		t.Errorf("an entry was written %d times:\n%s", n, w.out.String())
 	}
-	fails(t, o.run("status", "--watch", "-o", "yaml"), exitcode.Error, "--watch writes text or json, not yaml")
+	for _, format := range []string{"yaml", "prometheus"} {
+		fails(t, o.run("status", "--watch", "-o", format), exitcode.Error, "--watch writes text or json, not "+format)
+	}
 }
 
 func TestWhenAWatchedRunHasEnded(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/cli/printer/exposition"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/hostedrun"
@@ -142,5 +143,6 @@ func Status(ctx context.Context, h *Command) error {
 				s.Next = h.AsCalled(s.Next)
 				return printer.PrintStatus(h.Out, s, h.LayoutFor(h.Out, false), false)
 			},
+			"prometheus": func() error { return exposition.Print(h.Out, s, h.Part) },
 		})
 }
