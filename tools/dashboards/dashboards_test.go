@@ -137,8 +137,8 @@ type series struct {
 // added are the labels that Prometheus gives every series that it scrapes.
 var added = []string{"cluster", "instance", "job"}
 
-// known are the series of managers, by the page that is generated from their registry, of the operator, by the page that its tests hold, of the rules,
-// and of others.
+// known are the series of managers, by the page that is generated from their registry, of the operator and of a migration from the command line, by
+// the pages that their tests hold, of the rules, and of others.
 func known(t *testing.T) map[string]series {
 	t.Helper()
 	out := map[string]series{
@@ -147,6 +147,9 @@ func known(t *testing.T) map[string]series {
 	}
 	for _, row := range tableRows(t, "docs/reference/metrics.md", 5) {
 		out[row[0]] = series{counter: row[1] == "counter", histogram: row[1] == "histogram", labels: append(words(row[3]), added...)}
+	}
+	for _, row := range tableRows(t, "docs/reference/migration-metrics.md", 3) {
+		out[row[0]] = series{labels: append(words(row[1]), added...)}
 	}
 	for _, row := range tableRows(t, "docs/reference/operator.md", 3) {
 		for _, name := range words(row[0]) {

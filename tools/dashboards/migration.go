@@ -3,12 +3,12 @@ package dashboards
 import "github.com/grafana/grafana-foundation-sdk/go/units"
 
 // migrationBoard is about one cluster on its way. What the managers say is there for transplant apply and for the
-// operator; phases and machines are those of the operator.
+// operator. Phases are those of the operator, and of what transplant status has written; machines are the operator's.
 func migrationBoard() board {
 	return board{
 		name: "migration", uid: "transplant-migration", title: "Transplant / Migration",
-		about: "How far a migration is, what hinders it, and what it costs. Phases and machines are those of the " +
-			"operator; for transplant apply, the owners of the loops say how far it is.",
+		about: "How far a migration is, what hinders it, and what it costs. Phases are those of the operator, and of " +
+			"transplant status -o prometheus, which also has steps. Machines are the operator's.",
 		clusters: "running_managed_controllers", since: "1h",
 		rows: []row{
 			migrationQuestions(),
@@ -53,7 +53,7 @@ func migrationBoard() board {
 func migrationQuestions() row {
 	return row{"", []panel{
 		{
-			title: "Phase", about: "The operator's phase, and which manager runs how many loops.",
+			title: "Phase", about: "The migration's phase, and which manager runs how many loops.",
 			kind: number, unit: units.Short,
 			queries: []query{
 				{`max by (cluster, phase) (transplant_migration_phase{cluster=~"$cluster"} == 1)`, "{{cluster}} {{phase}}"},
@@ -62,8 +62,8 @@ func migrationQuestions() row {
 		},
 		{
 			title: "Done",
-			about: "Loops that a cloud-controller-manager runs, of all that run; machines that are external. " +
-				"Node IPAM may stay.",
+			about: "Loops that a cloud-controller-manager runs, of all that run; machines that are external; steps of " +
+				"transplant apply. Node IPAM may stay.",
 			kind: number, unit: units.Short,
 			queries: []query{
 				{`count by (cluster) (transplant:loop_managers:count{` +
@@ -71,6 +71,8 @@ func migrationQuestions() row {
 				{`count by (cluster) (transplant:loop_owners:count{cluster=~"$cluster", name!="nodeipam"})`, "{{cluster}} loops"},
 				{largest("transplant_migration_machines_done", "cluster"), "{{cluster}} machines done"},
 				{largest("transplant_migration_machines_total", "cluster"), "{{cluster}} machines"},
+				{largest("transplant_migration_steps_done", "cluster"), "{{cluster}} steps done"},
+				{largest("transplant_migration_steps_total", "cluster"), "{{cluster}} steps"},
 			},
 		},
 		{

@@ -19,12 +19,12 @@ kubectl apply --server-side -k deploy/monitoring/dashboards   # into the namespa
 
 They need the recorded series of ` + "`deploy/monitoring/rules.yaml`" + `: see [alerts](alerts.md). Their uids do not change, so that links to them hold.
 A reader chooses the data source and the cluster. ` + "`cluster`" + ` is a label that your Prometheus adds. All of them is any value, also none.
-In the operator's series it is the user cluster's name.
+In the operator's series it is the user cluster's name, in those of ` + "`transplant status`" + ` the cluster's.
 
 The first row of each answers four questions: which phase, how much is done, what hinders it, and for how many seconds a loop had no owner.
 Blue lines are handovers.
 
-Each query is parsed, and asks only for series and labels that a manager, the operator or a rule has; a test says so. ` + "`make observe`" + ` has a
+Each query is parsed, and asks only for series and labels that a manager, the operator, ` + "`transplant status`" + ` or a rule has; a test says so. ` + "`make observe`" + ` has a
 Prometheus answer them from the managers of a lab cluster in migration, and draws what they show. Grafana itself has not shown them here: Debian has
 no package of it.
 `
