@@ -268,7 +268,7 @@ func initialisesNodes(r *planView) error {
 		return nil // the part before started it; a plan that replaces hosts installs nothing
 	}
 	for _, s := range r.starts {
-		if !leavesNodes(s) {
+		if !s.LeavesNodes() {
 			return fmt.Errorf("step %s runs the node loop", r.Steps[s.Index].ID)
 		}
 	}
@@ -291,15 +291,9 @@ func initialisedByOurs(r *planView, managers []int) error {
 		return fmt.Errorf("%s starts a second manager of nodes", r.Steps[managers[0]].ID)
 	}
 	for _, s := range r.starts {
-		if leavesNodes(s) {
+		if s.LeavesNodes() {
 			return fmt.Errorf("step %s leaves the node loop to no manager", r.Steps[s.Index].ID)
 		}
 	}
 	return nil
-}
-
-// leavesNodes reports whether a manager is started without the loop that initialises nodes.
-func leavesNodes(s planstep.ManagerStart) bool {
-	list := s.Flags["controllers"]
-	return containsItem(list, "-cloud-node") || containsItem(list, "-cloud-node-controller")
 }

@@ -1,6 +1,9 @@
 package planstep
 
 import (
+	"slices"
+	"strings"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/safeyaml"
@@ -15,6 +18,12 @@ type ManagerStart struct {
 	Spec map[string]any
 	// Managed reports whether a controller makes the pods, so that they are scheduled.
 	Managed bool
+}
+
+// LeavesNodes reports whether the manager is started without the loop that initialises nodes.
+func (s ManagerStart) LeavesNodes() bool {
+	loops := strings.Split(s.Flags["controllers"], ",")
+	return slices.Contains(loops, "-cloud-node") || slices.Contains(loops, "-cloud-node-controller")
 }
 
 // ReadManagerStart reads the pod of a step that starts a cloud-controller-manager.
