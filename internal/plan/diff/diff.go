@@ -37,14 +37,19 @@ type Difference struct {
 }
 
 // Differences are what a plan would change in all, in the order in which it begins to. What it makes and takes away
-// again is left out. Edits go through the editors that apply uses.
+// again is left out. Edits go through the editors that apply uses. Nodes are shown as managers and kubelets write them
+// because of the plan, as far as the snapshot determines that.
 //
 // files reads a host's files; nil shows what a snapshot knows: flags, one argument a line. Values of secrets are
 // masked.
 func Differences(p *v1.Plan, snap *v1.Snapshot, files func(host string) systemdunit.Files) ([]Difference, error) {
-	d := differ{plan: p, snap: snap, files: files, at: map[string]*Difference{}}
+	d := differ{plan: p, snap: snap, files: files, nodes: newNodeStates(snap), at: map[string]*Difference{}}
 	for _, s := range p.Steps {
-		if err := d.step(s); err != nil {
+		err := d.step(s)
+		if err == nil {
+			err = d.changeNodes(s)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("step %s: %w", s.ID, err)
 		}
 	}
@@ -62,8 +67,11 @@ type differ struct {
 	plan  *v1.Plan
 	snap  *v1.Snapshot
 	files func(host string) systemdunit.Files
-	at    map[string]*Difference
-	all   []*Difference
+	nodes nodeStates
+	// managed reports whether the plan has started a manager that initialises Nodes.
+	managed bool
+	at      map[string]*Difference
+	all     []*Difference
 }
 
 // differenceAt returns what is changed at a place; before is asked for at the first time only.
@@ -86,7 +94,7 @@ func (d *differ) step(s v1.Step) error {
 		return d.fileStep(s)
 	}
 	if s.Ref == "" || s.Kind == v1.StepInitializeNode {
-		return nil // nothing that has a text
+		return nil // nothing that has a text, or a Node: changeNodes shows those
 	}
 	c, err := d.differenceAt(s.Ref, func() (string, error) { return d.object(s) })
 	if err != nil {
