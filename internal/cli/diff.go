@@ -45,8 +45,10 @@ func newDiff(c *console.Console) *cobra.Command {
 		Annotations: map[string]string{comparing: "true"},
 		Args:        cobra.MaximumNArgs(1),
 		Example:     "  transplant diff\n  transplant diff plan.yaml\n  transplant diff --from-snapshot snapshot.yaml",
-		Long: "Diff compares the cluster as it is with what it would be after the plan, and changes nothing on hosts.\nIt covers manifests, units, the kubelets' flags, kubeadm's configuration and objects.\n" +
+		Long: "Diff compares the cluster as it is with what it would be after the plan, and changes nothing on hosts.\nIt covers manifests, units, the kubelets' flags, kubeadm's configuration, Nodes, and the objects that the plan writes.\n" +
 			"With --host-access it compares the files' bytes, edited as apply would edit them.\nFrom a snapshot alone, it compares the flags, one argument a line. Secrets are masked.\n\n" +
+			"A Node is shown if its providerID, taints, labels, annotations or addresses will be others for good: not for a taint or a cordon that the plan removes again.\n" +
+			"What the cloud says of its instance is known from --cloud, and in full from a snapshot with --prove; a remark above the Node says what is not known.\n\n" +
 			"The exit code is that of kubectl diff: 0 without a difference, 1 with differences, more than 1 for an error (9 for one that is 1 elsewhere).\n" +
 			"If " + externalDiff + " names a program, that program compares two directories instead. With -o json or yaml it is not used.",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -54,6 +54,30 @@ func TestTheDifferencesOfASnapshot(t *testing.T) {
 	}
 }
 
+func TestANodeThatGetsAProviderIDIsADifference(t *testing.T) {
+	const node = "ip-10-0-1-11.ec2.internal"
+	without := changed(t, func(s *v1.Snapshot) {
+		for i := range s.Nodes {
+			if s.Nodes[i].Name == node {
+				s.Nodes[i].ProviderID = ""
+			}
+		}
+	})
+	args := append([]string{"diff", "--from-snapshot", without}, credentials...)
+	r := transplant(t, args...)
+	for _, part := range []string{"--- a/Node/" + node + "\n+++ b/Node/" + node + "\n", "\n+  providerID: aws:///us-east-1a/i-0000000000a00010b\n", "\n+# the manager also writes "} {
+		if !strings.Contains(r.out, part) {
+			t.Errorf("it does not show %q", part)
+		}
+	}
+	if n := strings.Count(r.out, "+++ b/Node/"); n != 1 || r.code != exitcode.Different {
+		t.Errorf("%d nodes differ, exit code %d: %s", n, r.code, r.errOut)
+	}
+	if early := transplant(t, append(args, "--until", "kubelets")...); strings.Contains(early.out, "b/Node/") {
+		t.Errorf("up to the kubelets, no node gets one:\n%s", early.out)
+	}
+}
+
 func TestTheDifferencesOfALiveClusterAreThoseOfItsFiles(t *testing.T) {
 	c := newLive(t)
 	c.write("cp-1", "/etc/kubernetes/cloud.conf", "[Global]\n# kept\nVPC = vpc-1\n")
