@@ -265,7 +265,7 @@ type UndoRecord struct {
 // KindRunEvent is the kind of RunEvent.
 const KindRunEvent = "RunEvent"
 
-// RunEventType is what a line of apply -o jsonl or rollback -o jsonl is about.
+// RunEventType is what a line of -o jsonl is about: of apply, rollback or fleet apply.
 type RunEventType string
 
 // Types of a RunEvent, in the order in which a run has them.
@@ -290,23 +290,39 @@ const (
 	// EventStepFinished is the last line about a step. It comes without step.started where the step's effect was there
 	// already, and where the step was skipped.
 	EventStepFinished RunEventType = "step.finished"
+	// EventWaveStarted says that the clusters of a wave are those whose turn it is. EventWaveWaiting says that none of
+	// them starts before those of the wave before it were watched.
+	EventWaveStarted RunEventType = "wave.started"
+	EventWaveWaiting RunEventType = "wave.waiting"
+	// EventClusterStarted says that the object of a cluster was written so that the operator migrates it.
+	EventClusterStarted RunEventType = "cluster.started"
+	// EventClusterProgress says that the phase of a cluster's migration is another one, or what it waits for.
+	EventClusterProgress RunEventType = "cluster.progress"
+	// EventClusterFinished says that a cluster is done, failed or was passed over. It comes again for a cluster that was
+	// repaired, since the rollout follows it further.
+	EventClusterFinished RunEventType = "cluster.finished"
+	// EventRolloutFinished says that the rollout ended, and how many clusters stand where.
+	EventRolloutFinished RunEventType = "rollout.finished"
 	// EventFinished is the last line.
 	EventFinished RunEventType = "finished"
 )
 
-// RunEvent is one line of apply -o jsonl and rollback -o jsonl. Which of its fields are there depends on Type. Readers
-// ignore types and fields that they do not know.
+// RunEvent is one line of apply -o jsonl, of rollback -o jsonl and of fleet apply -o jsonl. Which of its fields are
+// there depends on Type. Readers ignore types and fields that they do not know.
 type RunEvent struct {
 	Type     RunEventType `json:"type"`
 	TypeMeta `json:",inline"`
 	// Time is by the clock of the process that executes the run.
 	Time time.Time `json:"time"`
-	// Command is apply or rollback, and Version that of the program: in the line of type version.
+	// Command is apply, rollback or fleet apply, and Version that of the program: in the line of type version.
 	Command string `json:"command,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Step is the one that the line is about.
 	Step *RunStep `json:"step,omitempty"`
-	// Result of a step that is finished: done, already-done, skipped or failed.
+	// Wave and Cluster of a rollout are those that the line is about.
+	Wave    *RunWave    `json:"wave,omitempty"`
+	Cluster *RunCluster `json:"cluster,omitempty"`
+	// Result of a step or a cluster that is finished: done, already-done, skipped or failed.
 	Result StepResult `json:"result,omitempty"`
 	// Message is what is waited for, asked, or went wrong.
 	Message string `json:"message,omitempty"`
@@ -317,10 +333,48 @@ type RunEvent struct {
 	PlanSHA256 string `json:"planSHA256,omitempty"`
 	// DryRuns of a line of type plan: what the API server says of its objects, with --dry-run=server.
 	DryRuns []DryRun `json:"dryRuns,omitempty"`
+	// FleetPlan of a line of type plan of fleet apply, which has none of the two above.
+	FleetPlan *FleetPlan `json:"fleetPlan,omitempty"`
+	// Totals of a line of type rollout.finished.
+	Totals *RunTotals `json:"totals,omitempty"`
 	// Finding of a line of type finding.
 	Finding *Finding `json:"finding,omitempty"`
 	// ExitCode of a line of type finished: that of the process.
 	ExitCode *int `json:"exitCode,omitempty"`
+}
+
+// RunWave names a wave of a rollout.
+type RunWave struct {
+	// Number from 1, of Total.
+	Number int `json:"number"`
+	Total  int `json:"total"`
+	// Clusters that the wave has, those included that were done before.
+	Clusters int `json:"clusters"`
+	// Until is when the wave before has been watched for long enough: in the line of type wave.waiting.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// RunCluster names a cluster of a rollout, and says how its migration stands.
+type RunCluster struct {
+	// Name and Group of the Cluster object.
+	Name  string `json:"name"`
+	Group string `json:"group"`
+	// Wave of the rollout that it is in, from 1.
+	Wave int `json:"wave"`
+	// Phase and Standing are those of FleetCluster; both are empty for a cluster that was deleted, or started just now.
+	Phase    string `json:"phase,omitempty"`
+	Standing string `json:"standing,omitempty"`
+}
+
+// RunTotals counts the clusters of a rollout; each is in exactly one of the fields.
+type RunTotals struct {
+	Done   int `json:"done"`
+	Failed int `json:"failed"`
+	// Skipped were passed over, since a user held, paused or deleted them meanwhile.
+	Skipped int `json:"skipped"`
+	// Running are carried on by the operator.
+	Running    int `json:"running"`
+	NotStarted int `json:"notStarted"`
 }
 
 // RunStep names a step of the plan.

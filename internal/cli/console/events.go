@@ -1,9 +1,13 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"os/signal"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +23,7 @@ import (
 // jsonLines is the value of -o with which a run writes what happens on standard output, one JSON object a line.
 const jsonLines = "jsonl"
 
-// AddEventsFlag adds -o to a command that executes a plan. It comes before the other flags: what is refused of those is
+// AddEventsFlag adds -o to a command that executes a plan or a rollout. It comes before the other flags: what is refused of those is
 // the last line of the events, too.
 func (c *Console) AddEventsFlag(cmd *cobra.Command) {
 	output := AddFormatFlag(cmd, "text", jsonLines)
@@ -30,10 +34,31 @@ func (c *Console) AddEventsFlag(cmd *cobra.Command) {
 				w:      c.Out,
 				failed: func(err error) { c.Narrate("the events are incomplete: %v", err) },
 			}
-			c.events.write(v1.RunEvent{Type: v1.EventVersion, Command: cmd.Name(), Version: client.Version})
+			c.events.write(v1.RunEvent{Type: v1.EventVersion, Command: nameOf(cmd), Version: client.Version})
 		}
 		return nil
 	})
+}
+
+// nameOf is the name of a command behind that of the program, such as "fleet apply".
+func nameOf(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().CommandPath()+" ")
+}
+
+// HasEvents reports whether the command writes events on standard output, so that it prints nothing else there.
+func (c *Console) HasEvents() bool { return c.events != nil }
+
+// WriteEvent writes an event, where events are written.
+func (c *Console) WriteEvent(e v1.RunEvent) { c.events.write(e) }
+
+// UntilUnread returns a context that ends when no reader of the events is left. Without events it ends as ctx does.
+func (c *Console) UntilUnread(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if c.events != nil {
+		signal.Ignore(syscall.SIGPIPE) // a broken pipe is an error of a write, and not the end of the process
+		c.events.stopAtEnd(cancel)
+	}
+	return ctx, cancel
 }
 
 // Finish writes the last event of a run: its exit code, and what went wrong.

@@ -44,6 +44,8 @@ type Next struct {
 	Running, Done, Skipped, ToDo int
 	// RunningNames are those under way, in order.
 	RunningNames []string
+	// DoneMembers are those that are done, in order.
+	DoneMembers []v1.FleetMember
 	// Failed are those that failed, each with the reason, in order.
 	Failed []v1.FleetLeft
 	// Left are those that were passed over because a user held, paused or deleted them meanwhile.
@@ -128,6 +130,7 @@ func (n *Next) count(m v1.FleetMember, f memberState, reason string) {
 		n.RunningNames = append(n.RunningNames, m.Name)
 	case memberDone:
 		n.Done++
+		n.DoneMembers = append(n.DoneMembers, m)
 	case memberFailed:
 		n.Failed = append(n.Failed, v1.FleetLeft{Name: m.Name, Group: m.Group, Reason: reason})
 	case memberSkipped:
