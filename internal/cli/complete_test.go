@@ -48,6 +48,7 @@ func TestWhatTheShellIsOffered(t *testing.T) {
 		{[]string{"apply", "-o", ""}, []string{"text", "jsonl"}, []string{"json"}},
 		{[]string{"status", "--details", ""}, []string{"none", "nodes"}, nil},
 		{[]string{"status", "-o", ""}, []string{"text", "json", "yaml", "prometheus"}, nil},
+		{[]string{"fleet", "apply", "-o", ""}, []string{"text", "jsonl"}, []string{"json"}},
 		{[]string{"fleet", "plan", "--details", ""}, []string{"none", "short", "whole"}, nil},
 		{[]string{"check", "--color", ""}, []string{"auto", "always", "never"}, nil},
 		{[]string{"check", "--strategy", ""}, []string{"leader-migration", "downtime"}, nil},

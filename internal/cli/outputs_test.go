@@ -26,7 +26,6 @@ import (
 // withoutFormat are the commands that have no -o for programs, and why.
 var withoutFormat = map[string]string{
 	"fleet":                 "prints its help",
-	"fleet apply":           "starts what fleet plan -o json prints, and what comes of it is in fleet status -o json --watch",
 	"fleet rights":          "prints manifests, for kubectl apply -f -",
 	"host-agent":            "prints its help",
 	"host-agent serve":      "runs in a pod and prints nothing",

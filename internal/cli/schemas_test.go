@@ -39,7 +39,7 @@ var documented = []struct {
 	{v1.Explanation{}, "`transplant explain CODE -o json`"},
 	{v1.Plan{}, "`transplant plan -o json`, and the file of `--out`"},
 	{v1.Diff{}, "`transplant diff -o json`"},
-	{v1.RunEvent{}, "a line of `transplant apply -o jsonl` and of `transplant rollback -o jsonl`"},
+	{v1.RunEvent{}, "a line of `transplant apply -o jsonl`, `rollback -o jsonl` and `fleet apply -o jsonl`"},
 	{v1.Journal{}, "kept in the cluster: ConfigMap `transplant-journal`"},
 	{v1.Status{}, "`transplant status -o json`; with `--watch`, a line"},
 	{v1.Timeline{}, "`transplant timeline -o json`; with `--watch`, a line"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
@@ -34,12 +35,15 @@ func newApply(c *console.Console) *cobra.Command {
 			"--max-failures have failed, were blocked for longer than --patience, or take longer than they may.\n" +
 			"A cluster that is blocked or late already when apply starts gets --patience, too: an administrator may just have fixed it.\n\n" +
 			"Nothing is kept but the objects themselves: after an interruption of any kind, from any machine, the same command goes on. At Ctrl-C no further cluster is\n" +
-			"started; those under way are carried on by the operator. A feature that was switched on cannot be switched off again.",
+			"started; those under way are carried on by the operator. A feature that was switched on cannot be switched off again.\n\n" +
+			"With -o jsonl, each wave, and each cluster that starts, goes on, is done or fails, is a line on standard output. Where no reader of them is left, no further\n" +
+			"cluster is started.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			f.Names = names
 			return runApply(cmd.Context(), c, &f, details.Value, yes, dryRun)
 		},
 	}
+	c.AddEventsFlag(cmd)
 	cmd.Flags().
 		Var(&details, "details", "look into each cluster before anything is asked: none (the operator checks each before it begins), short or whole")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -50,6 +54,8 @@ func newApply(c *console.Console) *cobra.Command {
 }
 
 func runApply(ctx context.Context, c *console.Console, f *rollout.Options, details string, yes, dryRun bool) error {
+	ctx, end := c.UntilUnread(ctx)
+	defer end()
 	p, read, err := rollout.MakePlan(ctx, c.Client, f)
 	if err != nil {
 		return err
@@ -57,11 +63,7 @@ func runApply(ctx context.Context, c *console.Console, f *rollout.Options, detai
 	if details != console.DetailsNone {
 		rollout.InspectMembers(ctx, c.Client, p, read, f)
 	}
-	w := c.Err
-	if dryRun {
-		w = c.Out
-	}
-	if err := printer.PrintFleetPlan(w, p, c.LayoutFor(w, false), details == detailsWhole); err != nil {
+	if err := showPlan(c, p, details == detailsWhole, dryRun); err != nil {
 		return err
 	}
 	if blocked := rollout.BlockedMembers(p); len(blocked) > 0 {
@@ -83,5 +85,18 @@ func runApply(ctx context.Context, c *console.Console, f *rollout.Options, detai
 			return err
 		}
 	}
-	return rollout.Run(ctx, c.Client, p, details == detailsWhole)
+	return rollout.Run(ctx, c.Client, p, rollout.RunOptions{Whole: details == detailsWhole, Report: c.WriteEvent})
+}
+
+// showPlan shows the waves before one of them starts. With --dry-run they are the answer, which events give already.
+func showPlan(c *console.Console, p *v1.FleetPlan, whole, dryRun bool) error {
+	c.WriteEvent(v1.RunEvent{Type: v1.EventPlan, FleetPlan: p})
+	w := c.Err
+	switch {
+	case dryRun && c.HasEvents():
+		return nil
+	case dryRun:
+		w = c.Out
+	}
+	return printer.PrintFleetPlan(w, p, c.LayoutFor(w, false), whole)
 }

@@ -31,20 +31,35 @@ import (
 // fieldManager is the field manager of what fleet apply writes.
 const fieldManager = "transplant-fleet"
 
-// Run follows the clusters and starts those whose turn it is, until all are done, or too many have failed. Whole says
-// that the steps of each were shown before the approval: the operator then starts with no others.
-func Run(ctx context.Context, c *client.Client, p *v1.FleetPlan, whole bool) error {
+// RunOptions say what a rollout is bound to, and where its events go.
+type RunOptions struct {
+	// Whole says that the steps of each cluster were shown before the approval: the operator then starts with no others.
+	Whole bool
+	// Report is given what happens, for programs; nil reports nothing.
+	Report func(v1.RunEvent)
+}
+
+// Run follows the clusters and starts those whose turn it is, until all are done, or too many have failed.
+func Run(ctx context.Context, c *client.Client, p *v1.FleetPlan, o RunOptions) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r := rolloutWatch{
 		c:       c,
-		whole:   whole,
+		whole:   o.Whole,
+		report:  o.Report,
 		rollout: fleet.Rollout{Waves: p.Waves, Options: p.Options, Begun: time.Now().Add(c.Traffic.Offset())},
 		started: fleet.Started{},
 		tries:   map[fleet.Key]int{},
 		said:    map[fleet.Key]string{},
+		ends:    map[fleet.Key]memberEnd{},
+	}
+	if r.report == nil {
+		r.report = func(v1.RunEvent) {}
 	}
 	err := EachChange(ctx, c, func(following *roster.Following) (bool, error) { return r.update(ctx, following) })
+	if r.judged {
+		r.reportTotals()
+	}
 	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
 		return exitcode.With(
 			exitcode.Interrupted,
@@ -59,6 +74,7 @@ func Run(ctx context.Context, c *client.Client, p *v1.FleetPlan, whole bool) err
 type rolloutWatch struct {
 	c       *client.Client
 	whole   bool
+	report  func(v1.RunEvent)
 	rollout fleet.Rollout
 	started fleet.Started
 	// tries counts the writes of a cluster's start that did not come through.
@@ -68,6 +84,9 @@ type rolloutWatch struct {
 	wave int
 	soak time.Time
 	last fleet.Next
+	// ends are the members that were reported as finished; judged reports whether the members were judged at least once.
+	ends   map[fleet.Key]memberEnd
+	judged bool
 }
 
 func (r *rolloutWatch) update(ctx context.Context, f *roster.Following) (bool, error) {
@@ -76,7 +95,9 @@ func (r *rolloutWatch) update(ctx context.Context, f *roster.Following) (bool, e
 	now := time.Now().Add(r.c.Traffic.Offset()) // the time of the API server, by which the objects' times are
 	n := r.rollout.Next(rows, r.started, now)
 	r.last = n
-	r.printChanges(rows, n, now)
+	r.printMembers(rows, now)
+	r.reportEnds(rows, n)
+	r.printWave(n, now)
 	if n.Finished {
 		return true, r.reportOutcome(n)
 	}
@@ -107,6 +128,7 @@ func (r *rolloutWatch) start(ctx context.Context, all []fleet.Object, m v1.Fleet
 		case err == nil:
 			r.started[key] = fleet.Start{At: now}
 			r.narrate(now, key, "started")
+			r.report(v1.RunEvent{Type: v1.EventClusterStarted, Cluster: r.cluster(key, nil)})
 		case ctx.Err() != nil:
 		case isPermanent(err):
 			r.started[key] = fleet.Start{At: now, Error: "starting it was refused: " + mask.Error(err)}
@@ -137,9 +159,8 @@ func (r *rolloutWatch) place(rows []v1.FleetCluster, m v1.FleetMember) string {
 	return fleet.Place(number, len(r.rollout.Waves), clusters, r.rollout.Options)
 }
 
-// printChanges writes what has changed: a line for each member whose phase or message is another one, and one for each
-// wave.
-func (r *rolloutWatch) printChanges(rows []v1.FleetCluster, n fleet.Next, now time.Time) {
+// printWave says which wave is under way, and until when the one before is watched, where that has changed.
+func (r *rolloutWatch) printWave(n fleet.Next, now time.Time) {
 	if n.Wave != r.wave && n.Wave > 0 && !n.Stopped {
 		r.wave = n.Wave
 		w := r.rollout.Waves[n.Wave-1]
@@ -150,6 +171,7 @@ func (r *rolloutWatch) printChanges(rows []v1.FleetCluster, n fleet.Next, now ti
 			len(r.rollout.Waves),
 			english.Count(len(w.Clusters), "cluster"),
 		)
+		r.reportWave(v1.EventWaveStarted, w, nil)
 	}
 	if !n.SoakUntil.IsZero() && !n.SoakUntil.Equal(r.soak) {
 		r.soak = n.SoakUntil
@@ -158,8 +180,13 @@ func (r *rolloutWatch) printChanges(rows []v1.FleetCluster, n fleet.Next, now ti
 			now.Format("15:04:05"),
 			n.SoakUntil.Format("15:04:05"),
 		)
+		r.reportWave(v1.EventWaveWaiting, r.rollout.Waves[n.Wave-1], &n.SoakUntil)
 	}
-	for _, row := range rows {
+}
+
+// printMembers writes a line for each member whose phase or message is another one.
+func (r *rolloutWatch) printMembers(rows []v1.FleetCluster, now time.Time) {
+	for i, row := range rows {
 		key := fleet.Key{Group: row.Group, Name: row.Name}
 		if r.waveOf(key) == 0 || row.Standing == v1.StandingNotEnabled {
 			continue
@@ -171,6 +198,11 @@ func (r *rolloutWatch) printChanges(rows []v1.FleetCluster, n fleet.Next, now ti
 		if r.said[key] != line {
 			r.said[key] = line
 			r.narrate(now, key, line)
+			r.report(v1.RunEvent{
+				Type:    v1.EventClusterProgress,
+				Cluster: r.cluster(key, &rows[i]),
+				Message: row.Message,
+			})
 		}
 	}
 }
