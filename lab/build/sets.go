@@ -68,6 +68,11 @@ var Sets = []Set{
 		Commands: []Command{{Name: "helm", Package: "helm.sh/helm/v4/cmd/helm"}},
 		LDFlags:  []string{"-s", "-w"},
 	},
+	{ // what many users still have
+		Name: "helm", Version: "v3.22.0",
+		Commands: []Command{{Name: "helm", Package: "helm.sh/helm/v3/cmd/helm"}},
+		LDFlags:  []string{"-s", "-w"},
+	},
 	{ // the CSI driver that the operator installs from 1.34 on, with its sidecars
 		Name:    "ebs-csi",
 		Version: "v1.63.1",

@@ -29,7 +29,7 @@ import (
 
 const (
 	helmVersion   = "v4.3.1"
-	helmSet       = "helm-" + helmVersion
+	olderHelm     = "v3.22.0" // of the major that many users still have
 	operatorChart = "deploy/charts/transplant-operator"
 	newestServer  = "v1.37.2"
 )
@@ -39,7 +39,8 @@ var whole = flag.Bool("install.all", false, "have Helm render and install the ch
 // tools are the programs of a user of the repository, and where it is.
 type tools struct {
 	kubectl string
-	helm    string // only with -install.all
+	helm    string // only with -install.all, as the next one
+	helm3   string
 	root    string
 	// env is the environment of both programs.
 	env []string
@@ -52,7 +53,7 @@ func theTools(t *testing.T) tools {
 	}
 	sets := slices.Clone(build.DefaultSets)
 	if *whole {
-		sets = append(sets, helmSet)
+		sets = append(sets, "helm-"+helmVersion, "helm-"+olderHelm)
 	}
 	bins, err := build.Ensure(t.Context(), build.Options{Progress: os.Stderr, Sets: sets})
 	if err != nil {
@@ -64,6 +65,9 @@ func theTools(t *testing.T) tools {
 	}
 	if *whole {
 		if out.helm, err = bins.Path("helm", helmVersion); err != nil {
+			t.Fatal(err)
+		}
+		if out.helm3, err = bins.Path("helm", olderHelm); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -353,6 +357,29 @@ func TestChartsRefuseWhatTheyDoNotKnow(t *testing.T) {
 		out, _, err := o.run(t.Context(), o.helm, c.args...)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("helm %v is not refused with %q: %v\n%s", c.args, c.says, err, out)
+		}
+	}
+}
+
+func TestHelm3RendersWhatHelm4Does(t *testing.T) {
+	o := withHelm(t)
+	for chart, namespace := range map[string]string{manifests.ChartDir: kubeSystem, operatorChart: "transplant-system"} {
+		if out := o.must(t, o.helm3, "lint", "--strict", "--namespace", namespace, chart); !strings.Contains(out, "0 chart(s) failed") {
+			t.Errorf("helm lint of %s:\n%s", chart, out)
+		}
+		files, err := filepath.Glob(filepath.Join(snapshotDir, filepath.Base(chart), "*"+valuesSuffix))
+		if err != nil || len(files) < 2 {
+			t.Fatalf("values of %s: %v, %v", chart, files, err)
+		}
+		for _, values := range files {
+			given, err := filepath.Abs(values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"template", "snapshot", chart, "--namespace", namespace, "--values", given, "--include-crds"}
+			if diff := cmp.Diff(objects(t, o.must(t, o.helm, args...)), objects(t, o.must(t, o.helm3, args...))); diff != "" {
+				t.Errorf("%s with %s (-Helm 4 +Helm 3):\n%s", chart, values, diff)
+			}
 		}
 	}
 }
