@@ -27,13 +27,17 @@ func TestAPipelineSaysWhichClusterIsMeant(t *testing.T) {
 		t,
 		c.run("apply", good, "--yes"),
 		exitcode.NotApproved,
-		"the kubeconfig has 2 contexts, and with --yes and without a terminal --context has to say which one is meant; the current one is "+current,
+		"the kubeconfig has 2 contexts, and where nothing is asked and there is no terminal --context has to say which one is meant; the current one is "+current,
 	)
 	c.unchanged()
 	if r := c.run("apply", good, "--dry-run"); r.code != exitcode.OK {
 		t.Errorf("a dry run needs no such word: %s", r.text(nil))
 	}
 	fails(t, c.run("apply", good, "--context", current), exitcode.NotApproved, "there is no terminal on which to ask")
+	c.unchanged()
+	for _, command := range []string{"pause", "resume", "renew"} {
+		fails(t, c.run(command), exitcode.NotApproved, "--context has to say which one is meant")
+	}
 	c.unchanged()
 	if r := c.run("apply", good, "--yes", "--context", current); r.code == exitcode.NotApproved {
 		t.Errorf("with the word it is refused: %s", r.text(nil))

@@ -91,6 +91,7 @@ func runDiff(
 	if err != nil {
 		return false, err
 	}
+	c.NameCluster(snap.Cluster)
 	p, err := planToCompare(c.Client, snap, args, &f)
 	if err != nil {
 		return false, err

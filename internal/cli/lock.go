@@ -37,6 +37,9 @@ func newPause(c *console.Console) *cobra.Command {
 			if err := c.Connect(); err != nil {
 				return err
 			}
+			if err := c.RefuseGuess(); err != nil {
+				return err
+			}
 			doc, err := findUnfinishedRun(cmd.Context(), c, "pause")
 			if err != nil {
 				return err
@@ -79,6 +82,9 @@ func newResume(c *console.Console) *cobra.Command {
 		Long:    "Resume takes back what pause asked for. It executes nothing itself: if the lock is free, run apply or rollback after it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Connect(); err != nil {
+				return err
+			}
+			if err := c.RefuseGuess(); err != nil {
 				return err
 			}
 			doc, err := findUnfinishedRun(cmd.Context(), c, "resume")
@@ -133,6 +139,7 @@ func findUnfinishedRun(ctx context.Context, c *console.Console, what string) (v1
 		return v1.Journal{}, err
 	}
 	doc := j.Doc()
+	c.NameCluster(c.DescribeCluster(ctx, &doc))
 	if !doc.IsUnderWay() {
 		return v1.Journal{}, exitcode.With(
 			exitcode.Error,
@@ -193,6 +200,7 @@ func newUnlock(c *console.Console) *cobra.Command {
 			if err := c.Connect(); err != nil {
 				return err
 			}
+			c.NameCluster(c.DescribeCluster(cmd.Context(), nil))
 			result, err := removeLock(cmd.Context(), c, yes, force)
 			if err != nil {
 				return err

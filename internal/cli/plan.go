@@ -169,6 +169,7 @@ func newSnapshot(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.NameCluster(s.Cluster)
 			var b bytes.Buffer
 			write := func() error { return snapshot.Save(&b, s) }
 			if output.String() == "json" {

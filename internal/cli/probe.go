@@ -43,6 +43,7 @@ func newProbe(c *console.Console) *cobra.Command {
 			if err := c.Connect(); err != nil {
 				return err
 			}
+			c.NameCluster(c.DescribeCluster(cmd.Context(), nil))
 			return runProbe(cmd.Context(), c, f, length, log, output)
 		},
 	}

@@ -39,6 +39,10 @@ func newRenew(c *console.Console) *cobra.Command {
 			if err := c.Connect(); err != nil {
 				return err
 			}
+			if err := c.RefuseGuess(); err != nil {
+				return err
+			}
+			c.NameCluster(c.DescribeCluster(cmd.Context(), nil))
 			if hasNoAccount(cmd.Context(), c.Client) {
 				return c.PrintTokens(output, nil, "there is no ServiceAccount "+component.Namespace+"/"+layout.CCMAccount+
 					", and so no manager has a token of it: nothing to renew")

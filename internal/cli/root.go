@@ -215,11 +215,11 @@ const exitCodes = `Exit codes:
   0    done, nothing blocks
   1    error; diff: there are differences
   2    changes are pending (plan --detailed-exitcode)
-  3    blocked by findings
+  3    blocked by findings, or refused in a dry run on the server
   4    verification failed; the cluster is in the state that the message names
   5    timed out; run the same command again to go on
   6    the plan is stale; the message names what changed
-  7    not approved, or no terminal to ask on and no --yes
+  7    not approved; no terminal to ask on and no --yes; or no --context where there are several
   8    another process holds the lock
   9    diff: error
   130  interrupted; run the same command again to go on`

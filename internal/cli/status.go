@@ -53,16 +53,19 @@ func newStatus(c *console.Console) *cobra.Command {
 			board.Look(cmd.Context())
 			s := status.Judge(board.Facts())
 			c.NameCluster(s.Cluster)
-			return output.Print(c.Out, s, map[string]func() error{
-				"text": func() error {
+			text := func(wide bool) func() error {
+				return func() error {
 					s.Next = c.AsCalled(s.Next)
-					return printer.PrintStatus(c.Out, s, c.LayoutFor(c.Out, false), all())
-				},
+					return printer.PrintStatus(c.Out, s, c.LayoutFor(c.Out, wide), wide || all())
+				}
+			}
+			return output.Print(c.Out, s, map[string]func() error{
+				"text": text(false), "wide": text(true),
 				"prometheus": func() error { return exposition.Print(c.Out, s, "") },
 			})
 		},
 	}
-	output = console.AddFormatFlag(cmd, "text", "json", "yaml", "prometheus")
+	output = console.AddFormatFlag(cmd, "text", "wide", "json", "yaml", "prometheus")
 	cmd.Flags().Var(&details, "details", "nodes: every host and node, not only the worst ten")
 	c.AddVerboseFlag(cmd, "every host and node, as --details=nodes; text only")
 	w.AddTo(cmd)

@@ -54,13 +54,15 @@ func newTimeline(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.NameCluster(t.Cluster)
 			return output.Print(c.Out, t, map[string]func() error{
 				"text":     func() error { return printer.PrintTimeline(c.Out, t, c.LayoutFor(c.Out, false)) },
+				"wide":     func() error { return printer.PrintTimeline(c.Out, t, c.LayoutFor(c.Out, true)) },
 				"markdown": func() error { return printer.TimelineMarkdown(c.Out, t) },
 			})
 		},
 	}
-	output = console.AddFormatFlag(cmd, "text", "markdown", "json", "yaml")
+	output = console.AddFormatFlag(cmd, "text", "wide", "markdown", "json", "yaml")
 	cmd.Flags().
 		StringVar(&since, "since", "", "leave out what had ended before: a duration (10m), or a time (2026-11-21T12:00:00Z)")
 	cmd.Flags().

@@ -35,6 +35,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/status"
 )
@@ -71,8 +72,15 @@ type Question struct {
 	Word string
 }
 
-// WordFor is what has to be typed before something that no rollback takes back is done to a cluster.
-func WordFor(cl v1.Cluster) string { return cmp.Or(cl.Name, cl.Context) }
+// WordFor is what has to be typed before something that no rollback takes back is done to a cluster. A name that every
+// cluster has by default tells none from another.
+func WordFor(cl v1.Cluster) string {
+	name := cl.Name
+	if name == clusterview.DefaultClusterName {
+		name = ""
+	}
+	return cmp.Or(name, cl.Context, wording.Short(cl.UID))
+}
 
 // PlanView says how a plan is shown.
 type PlanView struct {
@@ -91,15 +99,15 @@ type PlanView struct {
 type Client struct {
 	Console
 	Kubeconfig, Context, StateDir string
-	// KubeconfigCluster is the cluster of the kubeconfig that replaces the context's; empty for the context's own.
-	KubeconfigCluster string
+	// KubeconfigCluster and KubeconfigUser are those of the kubeconfig that replace the context's; empty for its own.
+	KubeconfigCluster, KubeconfigUser string
 	// As is the user that every request to the API impersonates, AsGroups that user's groups; empty for none.
 	As       string
 	AsGroups []string
 	// TellsRequests has every request to the API be narrated.
 	TellsRequests bool
-	// Contexts are the names of all contexts that the kubeconfig has; none before Connect, and in a pod.
-	Contexts []string
+	// Guess is the context that is used where no flag names one, of a kubeconfig that has several; nil before Connect.
+	Guess *ContextGuess
 	Host     HostOptions
 	// Clouds are what --cloud says, and through which program a cloud is asked.
 	Clouds cloudprogram.Programs
@@ -128,6 +136,20 @@ type Client struct {
 	mu       sync.Mutex
 	token    string
 	tokenEnd time.Time
+}
+
+// ContextGuess is a current context that counts since no flag names one. Of is how many contexts there are.
+type ContextGuess struct {
+	Flag, Current string
+	Of            int
+}
+
+// GuessOf is the guess that a kubeconfig leaves; nil where its flag was given, or it has no choice.
+func GuessOf(flag, given string, read Kubeconfig) *ContextGuess {
+	if given != "" || len(read.Contexts) < 2 {
+		return nil
+	}
+	return &ContextGuess{Flag: flag, Current: read.Current, Of: len(read.Contexts)}
 }
 
 // Kubeconfig is what a kubeconfig says of clusters.
@@ -161,7 +183,7 @@ func (c *Client) Connect() error {
 	}
 	read, err := ReadKubeconfig(c.Kubeconfig, clientcmd.ConfigOverrides{
 		CurrentContext: c.Context,
-		Context:        clientcmdapi.Context{Cluster: c.KubeconfigCluster},
+		Context:        clientcmdapi.Context{Cluster: c.KubeconfigCluster, AuthInfo: c.KubeconfigUser},
 		AuthInfo:       clientcmdapi.AuthInfo{Impersonate: c.As, ImpersonateGroups: c.AsGroups},
 	})
 	if clientcmd.IsEmptyConfig(err) { // client-go advises a variable that kubectl has not read for years
@@ -170,7 +192,8 @@ func (c *Client) Connect() error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w\nname one with --kubeconfig, and a context in it with --context", err)
 	}
-	c.Context, c.Contexts = cmp.Or(c.Context, read.Current), read.Contexts
+	c.Guess = GuessOf("context", c.Context, read)
+	c.Context = cmp.Or(c.Context, read.Current)
 	cfg := read.Config
 	cfg.UserAgent = "transplant/" + Version
 	cfg.QPS, cfg.Burst = 50, 100

@@ -15,12 +15,14 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
+	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/hostaccess/manual"
 	"github.com/transplant-dev/transplant/internal/hostaccess/pod"
 	"github.com/transplant-dev/transplant/internal/hostproof"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
@@ -144,6 +146,7 @@ func (c *Client) openPods(ctx context.Context, selector string) (err error) {
 	if note != "" {
 		c.Narrate("%s", note)
 	}
+	c.Narrate("hosts are reached through pods: context %s · %s", wording.OrDash(c.Context), mask.Server(c.Config.Host))
 	c.Session.watch()
 	klog.SetLogger(logr.Discard()) // the library complains of each session that ends, which is told where it matters
 	c.Hosts, c.Session.closing, err = pod.Open(ctx, pod.Options{

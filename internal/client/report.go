@@ -40,9 +40,12 @@ func (c *Client) OpenMigrated(ctx context.Context) error {
 	if err := c.Connect(); err != nil {
 		return err
 	}
-	if _, err := journal.Open(ctx, c.Kube); err != nil {
+	j, err := journal.Open(ctx, c.Kube)
+	if err != nil {
 		return err
 	}
+	doc := j.Doc()
+	c.NameCluster(c.DescribeCluster(ctx, &doc))
 	return c.OpenHostsAndCloud(ctx)
 }
 

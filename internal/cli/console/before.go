@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,6 +54,11 @@ func ExplainArguments(cmd *cobra.Command) {
 			}
 			return fmt.Errorf("unknown command %q for %q\n%s", args[0], cmd.CommandPath(), see)
 		}
+		if len(args) > 0 {
+			if meant := meantAsValue(cmd, args[len(args)-1]); meant != "" {
+				see = "did you mean " + meant + "? " + see
+			}
+		}
 		takes := "no argument"
 		if _, argument, ok := strings.Cut(cmd.Use, " "); ok {
 			takes = argument
@@ -64,13 +72,42 @@ var ofCobra = regexp.MustCompile(`^(unknown command|accepts|requires|invalid arg
 
 // CheckPlanArgument has a command refuse a plan file that cannot be read.
 func CheckPlanArgument(cmd *cobra.Command) {
-	CheckBefore(cmd, func(_ *cobra.Command, args []string) error {
+	CheckBefore(cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
 		}
 		_, err := client.ReadPlan(args[0])
+		if meant := meantAsValue(cmd, args[0]); errors.Is(err, fs.ErrNotExist) && meant != "" {
+			return fmt.Errorf("%w\ndid you mean %s?", err, meant)
+		}
 		return err
 	})
+}
+
+// meantAsValue is the flag whose value an argument may be: with a flag that needs none, a value stands behind an equals
+// sign. Empty for none.
+func meantAsValue(cmd *cobra.Command, argument string) string {
+	meant := ""
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Changed || f.NoOptDefVal == "" {
+			return
+		}
+		fits := false
+		switch v := f.Value.(type) {
+		case *dryRunFlag:
+			fits = slices.Contains(v.Allowed, argument)
+		case *verbosity:
+			_, err := strconv.Atoi(argument)
+			fits = err == nil
+		default:
+			_, err := time.ParseDuration(argument)
+			fits = err == nil && v.Type() == "duration"
+		}
+		if fits {
+			meant = "--" + f.Name + "=" + argument
+		}
+	})
+	return meant
 }
 
 // CheckOutFile has a command refuse to write into a directory that is not there. A look at a large cluster takes

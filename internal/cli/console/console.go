@@ -32,16 +32,8 @@ import (
 // Approve asks; without a terminal and without --yes it refuses, since no administrator could have agreed.
 func (c *Console) Approve(q client.Question) error {
 	isTerminal := IsTerminal(c.In)
-	switch {
-	case q.Yes && !isTerminal && len(c.Contexts) > 1 && !c.Given.Changed("context"):
-		return exitcode.With(
-			exitcode.NotApproved,
-			"not approved: the kubeconfig has %d contexts, and with --yes and without a terminal --context has to say which one is meant; the current one is %s",
-			len(c.Contexts),
-			wording.QuoteWord(c.Context),
-		)
-	case q.Yes:
-		return nil
+	if q.Yes {
+		return c.RefuseGuess()
 	}
 	what := visible.Line(q.What) // the holder of a lock is in it, as a Lease has it: it must not rewrite what is agreed to
 	if !isTerminal {
@@ -69,6 +61,20 @@ func (c *Console) Approve(q client.Question) error {
 		return exitcode.With(exitcode.NotApproved, "not approved; nothing was changed")
 	}
 	return nil
+}
+
+// RefuseGuess refuses to change a cluster that no operator has named: without a terminal none sees which one it is.
+func (c *Console) RefuseGuess() error {
+	if c.Guess == nil || IsTerminal(c.In) {
+		return nil
+	}
+	return exitcode.With(
+		exitcode.NotApproved,
+		"not approved: the kubeconfig has %d contexts, and where nothing is asked and there is no terminal --%s has to say which one is meant; the current one is %s",
+		c.Guess.Of,
+		c.Guess.Flag,
+		wording.QuoteWord(c.Guess.Current),
+	)
 }
 
 // Tell prints what happens to a step, a line each.

@@ -18,7 +18,7 @@ import (
 
 // LiveFlags say which cluster, hosts and cloud are looked at. A snapshot in a file was taken of one cluster already.
 var LiveFlags = []string{
-	"kubeconfig", "context", "cluster", "as", "as-group", "host-access", "host-image", hostproof.Flag, "cloud", "cloud-program",
+	"kubeconfig", "context", "cluster", "user", "as", "as-group", "host-access", "host-image", hostproof.Flag, "cloud", "cloud-program",
 }
 
 // FlagsGiven are those of the named flags that stand on the command line, in order, each with its dashes.

@@ -15,6 +15,7 @@ import (
 
 // ShowReport implements ui.
 func (c *Console) ShowReport(report v1.CheckReport) error {
+	client.NameDocs(report.Findings)
 	c.events.findings(report)
 	return printer.PrintCheck(c.Err, report, c.LayoutFor(c.Err, false))
 }
@@ -53,6 +54,7 @@ type ReportFilter struct {
 
 // PrintReport prints a report in one of the formats of check.
 func (c *Console) PrintReport(output *printer.Format, report v1.CheckReport, shown ReportFilter) error {
+	client.NameDocs(report.Findings)
 	text := func(wide bool) func() error {
 		return func() error {
 			l := c.LayoutFor(c.Out, wide)

@@ -77,6 +77,9 @@ func (c *Console) NewView(w io.Writer) *View {
 
 // Follow calls show whenever something may have changed, and once a second, until it returns true, or Ctrl-C.
 func (c *Console) Follow(ctx context.Context, board *status.Board, show func() (bool, error)) error {
+	if c.TellsRequests && IsTerminal(c.Out) && IsTerminal(c.Err) {
+		return exitcode.With(exitcode.Error, "-v=2 writes into what --watch redraws: give one of them, or send standard error to a file")
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	following, end := context.WithCancel(ctx)

@@ -13,8 +13,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/rollout"
+	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/english"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 func newApply(c *console.Console) *cobra.Command {
@@ -80,7 +82,13 @@ func runApply(ctx context.Context, c *console.Console, f *rollout.Options, detai
 	if start := len(fleet.Names(p.Waves)); start > 0 {
 		if err := c.Approve(client.Question{
 			Yes:  yes,
-			What: fmt.Sprintf("start the migration of %s, wave by wave", english.Count(start, "cluster")),
+			What: fmt.Sprintf(
+				"start the migration of %s of the seed (context %s, server %s), wave by wave; the feature that starts it cannot be switched off again",
+				english.Count(start, "cluster"),
+				wording.OrDash(c.Context),
+				wording.OrDash(mask.Server(c.Config.Host)),
+			),
+			Word: c.Context,
 		}); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ var headings = []struct {
 	}},
 	{"What clients notice", []string{"probe", "probe-budget", "probe-connect-to", "probe-interval", "probe-timeout", "probe-url"}},
 	{"Cluster", []string{
-		"as", "as-group", "cluster", "context", "kubeconfig", "seed-context", "seed-direct", "seed-kubeconfig", "seed-namespace",
+		"as", "as-group", "cluster", "context", "kubeconfig", "seed-context", "seed-direct", "seed-kubeconfig", "seed-namespace", "user",
 	}},
 	{"Hosts and cloud", []string{
 		"cloud", "cloud-program", "control-plane-hosts", "host-access", "host-image", "host-ttl",

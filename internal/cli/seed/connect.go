@@ -71,6 +71,9 @@ func (f *seedFlags) flags(cmd *cobra.Command) {
 // hostedPlane connects to both clusters.
 func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.Plane, error) {
 	seedConfig, err := configOf(f.kubeconfig, f.context)
+	if read, err := client.ReadKubeconfig(f.kubeconfig, clientcmd.ConfigOverrides{CurrentContext: f.context}); err == nil {
+		c.Guess = client.GuessOf("seed-context", f.context, read)
+	}
 	if err != nil {
 		return nil, fmt.Errorf(
 			"reading the seed's kubeconfig: %w\nname one with --seed-kubeconfig, and a context in it with --seed-context",

@@ -139,10 +139,13 @@ func Status(ctx context.Context, h *Command) error {
 	h.Console.NameCluster(s.Cluster)
 	return h.output().
 		Print(h.Out, s, map[string]func() error{
-			"text": func() error {
-				s.Next = h.AsCalled(s.Next)
-				return printer.PrintStatus(h.Out, s, h.LayoutFor(h.Out, false), false)
-			},
+			"text": func() error { return h.printStatus(s, false) },
+			"wide": func() error { return h.printStatus(s, true) },
 			"prometheus": func() error { return exposition.Print(h.Out, s, h.Part) },
 		})
+}
+
+func (h *Command) printStatus(s v1.Status, wide bool) error {
+	s.Next = h.AsCalled(s.Next)
+	return printer.PrintStatus(h.Out, s, h.LayoutFor(h.Out, wide), wide || h.Verbose)
 }

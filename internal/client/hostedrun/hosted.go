@@ -90,7 +90,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		if err := m.pin().Check(p, "the plan"); err != nil {
 			return err
 		}
-		view := client.PlanView{Made: true, DryRuns: m.tryOnServers(ctx, o, p)}
+		view := client.PlanView{Answer: o.DryRun, Made: true, DryRuns: m.tryOnServers(ctx, o, p)}
 		if err := m.Client.ShowPlan(p, view); err != nil {
 			return err
 		}

@@ -47,7 +47,6 @@ func Check(ctx context.Context, c *client.Client, o CheckOptions) (v1.CheckRepor
 		if o.Strict {
 			check.Strict(&report, o.Plan.CheckOptions())
 		}
-		client.NameDocs(report.Findings)
 		return report, nil
 	})
 }
