@@ -108,7 +108,7 @@ type Client struct {
 	TellsRequests bool
 	// Guess is the context that is used where no flag names one, of a kubeconfig that has several; nil before Connect.
 	Guess *ContextGuess
-	Host     HostOptions
+	Host  HostOptions
 	// Clouds are what --cloud says, and through which program a cloud is asked.
 	Clouds cloudprogram.Programs
 

@@ -81,7 +81,7 @@ func runApply(ctx context.Context, c *console.Console, f *rollout.Options, detai
 	}
 	if start := len(fleet.Names(p.Waves)); start > 0 {
 		if err := c.Approve(client.Question{
-			Yes:  yes,
+			Yes: yes,
 			What: fmt.Sprintf(
 				"start the migration of %s of the seed (context %s, server %s), wave by wave; the feature that starts it cannot be switched off again",
 				english.Count(start, "cluster"),

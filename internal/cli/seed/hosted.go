@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
@@ -139,8 +140,8 @@ func Status(ctx context.Context, h *Command) error {
 	h.Console.NameCluster(s.Cluster)
 	return h.output().
 		Print(h.Out, s, map[string]func() error{
-			"text": func() error { return h.printStatus(s, false) },
-			"wide": func() error { return h.printStatus(s, true) },
+			"text":       func() error { return h.printStatus(s, false) },
+			"wide":       func() error { return h.printStatus(s, true) },
 			"prometheus": func() error { return exposition.Print(h.Out, s, h.Part) },
 		})
 }
