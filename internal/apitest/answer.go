@@ -199,7 +199,7 @@ func refusal(verb string, r request) string {
 }
 
 func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r request, body map[string]any) {
-	path, dry := req.URL.Path, req.URL.Query().Get("dryRun") == "All"
+	path, dry := req.URL.Path, isDryRun(req, body)
 	object, found := s.objects[strings.TrimSuffix(path, "/"+r.sub)]
 	switch {
 	case strings.HasSuffix(r.resource, "subjectaccessreviews"):
@@ -224,7 +224,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r 
 			status(w, http.StatusConflict, metav1.StatusReasonConflict, "the precondition does not hold")
 			return
 		}
-		if all, _ := body["dryRun"].([]any); !dry && len(all) == 0 {
+		if !dry {
 			s.log = append(s.log, verb+" "+path)
 			s.remove(path)
 		}
@@ -232,6 +232,12 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r 
 	default:
 		status(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, verb+" is not supported")
 	}
+}
+
+// isDryRun reports whether nothing is to be stored. The options of a deletion are its body.
+func isDryRun(req *http.Request, body map[string]any) bool {
+	inBody, _ := body["dryRun"].([]any)
+	return req.URL.Query().Get("dryRun") == "All" || req.Method == http.MethodDelete && len(inBody) > 0
 }
 
 func (s *Server) create(w http.ResponseWriter, path string, r request, body map[string]any, dry bool) {

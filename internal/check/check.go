@@ -77,7 +77,6 @@ func runCheck(c rule.Check, f facts.Facts) v1.Finding {
 	finding.Code, finding.Reason, finding.Category = c.Code, c.Reason, c.Category
 	finding.Level, finding.Impact = c.Level, c.Impact
 	explainFix(&finding, c)
-	explainRefusal(&finding)
 	if isBlocking(finding) && (!c.Mandatory || c.AcceptUnknown && finding.Outcome == v1.Unknown) {
 		accept(&finding, f.Opts)
 	}
@@ -90,22 +89,15 @@ func explainFix(finding *v1.Finding, c rule.Check) {
 		return
 	}
 	finding.FixKind = remedy.KindOf(finding.Fix)
-	if finding.FixKind == v1.FixLook {
+	switch {
+	case finding.Fix == facts.RefusalLook:
+		finding.LookFor = "the verb and the resource of the refusal; deploy/rbac/reader.yaml and deploy/rbac/planner.yaml grant what a check reads"
+	case finding.FixKind == v1.FixLook:
 		finding.LookFor = c.LookFor
 	}
 	if remedy.Destroys(finding.Fix) {
 		finding.OnlyIf, finding.Warning = c.OnlyIf, c.Warning
 	}
-}
-
-// explainRefusal says what to look at where the API server did not let the caller read what a check goes by.
-func explainRefusal(finding *v1.Finding) {
-	if finding.Outcome != v1.Unknown || finding.Fix != "" || !strings.Contains(finding.Summary, " is forbidden: ") {
-		return
-	}
-	finding.Fix, finding.FixKind = "kubectl auth can-i --list", v1.FixLook
-	finding.LookFor = "the verb and the resource that the refusal names; they have to be in it. " +
-		"The roles in deploy/rbac/reader.yaml and deploy/rbac/planner.yaml grant what a check reads"
 }
 
 // accept records that a finding which would block was accepted, by whom and when.

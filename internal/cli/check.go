@@ -56,7 +56,10 @@ func newCheck(c *console.Console) *cobra.Command {
 			for _, code := range report.StaleAcceptances {
 				c.Narrate("--accept %s is not needed: nothing of that check blocks; take it back", code)
 			}
-			shown.Next = run.AfterCheck(cmd.Context(), c.Client, from)
+			if output.Value == "table" || output.Value == "wide" {
+				flags := console.GivenWords(cmd, slices.Collect(maps.Keys(client.PlanOptionFlags))...)
+				shown.Next = run.AfterCheck(cmd.Context(), c.Client, from, flags)
+			}
 			if err := c.PrintReport(output, report, shown); err != nil {
 				return err
 			}
@@ -107,7 +110,7 @@ func validateCheck(
 	if err := console.CheckFromSnapshot(cmd, from, c.Proof.Asked); err != nil {
 		return err
 	}
-	if console.BoolFlag(cmd, "problems") {
+	if console.BoolFlag(cmd, "problems") && !c.TellsRequests {
 		if err := console.RefuseFlags(cmd, "--problems leaves out what passed", "verbose"); err != nil {
 			return err
 		}

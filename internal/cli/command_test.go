@@ -19,7 +19,7 @@ func TestTheCommandThatFollowsHasTheGlobalFlagsOfThisOne(t *testing.T) {
 	if err := c.Given.Parse([]string{"--cloud", "aws:cluster=lab", "--host-access=local:/srv/my hosts", "--as-group=a", "--as-group=b,c", "--ascii"}); err != nil {
 		t.Fatal(err)
 	}
-	want := "transplant apply 'a plan.yaml' --as-group=a --as-group='b,c' --cloud=aws:cluster=lab --host-access='local:/srv/my hosts'"
+	want := "transplant apply 'a plan.yaml' --as-group=a --as-group=b,c --cloud=aws:cluster=lab --host-access='local:/srv/my hosts'"
 	if have := c.Command("apply", wording.QuoteWord("a plan.yaml")); have != want {
 		t.Errorf("%s\nwant %s", have, want)
 	}

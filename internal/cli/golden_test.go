@@ -110,7 +110,7 @@ func TestCheckFindings(t *testing.T) {
 		s.Nodes, s.Cloud = nil, nil
 		s.Errors = []v1.GatherError{
 			{Fact: "cloud", Error: "403 from https://ec2.amazonaws.com: role reader lacks ec2:DescribeInstances"},
-			{Fact: "nodes", Error: `listing nodes: nodes is forbidden: User "ops" cannot list resource "nodes"`},
+			{Fact: "nodes", Error: `listing nodes: forbidden: User "ops" cannot list resource "nodes" in API group "" at the cluster scope`},
 		}
 	})
 	golden(t, "check-unknown", transplant(t, "check", "--from-snapshot", unknown), volatile{unknown: "snapshot.yaml"})

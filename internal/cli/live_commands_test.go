@@ -78,7 +78,8 @@ func TestASnapshotOfALiveCluster(t *testing.T) {
 	// What is judged from the file is what is judged live.
 	accept := []string{"--accept", "CLOUD-001=x"}
 	live, saved := c.run(append([]string{"check"}, accept...)...), transplant(t, append([]string{"check", "--from-snapshot", out}, accept...)...)
-	if live.code != exitcode.OK || live.out != saved.out {
+	judged := func(r result) string { return r.out[:max(0, strings.LastIndex(r.out, "next: "))] } // a file has another next command
+	if live.code != exitcode.OK || judged(live) == "" || judged(live) != judged(saved) {
 		t.Errorf("live: %s\nfrom the file: %s", live.text(nil), saved.text(nil))
 	}
 	var s v1.Snapshot

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,7 +32,15 @@ func TestADryRunOnTheServerChangesNothing(t *testing.T) {
 func TestWhatTheServerRefusesInADryRun(t *testing.T) {
 	c := newLive(t)
 	good := c.plan()
-	c.api.Deny("create", "rolebindings")
+	c.api.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/rolebindings") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, err := io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"rolebindings is forbidden: no"}`)
+		return err == nil
+	}
 	r := c.run("apply", good, "--dry-run=server", "--ascii")
 	fails(t, r, exitcode.Blocked, "in the dry run; nothing was changed")
 	if !strings.Contains(r.out, "FAIL create RoleBinding/kube-system/") || !strings.Contains(r.out, "forbidden: ") {
@@ -49,11 +58,11 @@ func TestWhatTheServerRefusesInADryRun(t *testing.T) {
 func TestADryRunOnTheServerOfWhatIsLeft(t *testing.T) {
 	c := newLive(t)
 	c.journal(v1.RunApplying, 20, 1)
+	before := len(c.api.Writes())
 	r := c.run("apply", "--dry-run=server")
 	if r.code != exitcode.OK || !strings.Contains(r.out, tried) {
 		t.Errorf("%s", r.text(nil))
 	}
-	before := len(c.api.Writes())
 	if r := c.run("rollback", "--dry-run=server"); r.code != exitcode.OK || !strings.Contains(r.out, tried) {
 		t.Errorf("%s", r.text(nil))
 	}

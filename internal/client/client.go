@@ -79,7 +79,7 @@ func WordFor(cl v1.Cluster) string {
 	if name == clusterview.DefaultClusterName {
 		name = ""
 	}
-	return cmp.Or(name, cl.Context, wording.Short(cl.UID))
+	return cmp.Or(name, cl.Context, cl.UID)
 }
 
 // PlanView says how a plan is shown.
@@ -99,11 +99,8 @@ type PlanView struct {
 type Client struct {
 	Console
 	Kubeconfig, Context, StateDir string
-	// KubeconfigCluster and KubeconfigUser are those of the kubeconfig that replace the context's; empty for its own.
-	KubeconfigCluster, KubeconfigUser string
-	// As is the user that every request to the API impersonates, AsGroups that user's groups; empty for none.
-	As       string
-	AsGroups []string
+	// Chosen are the entries of the kubeconfig that count; its context is Context.
+	Chosen Choice
 	// TellsRequests has every request to the API be narrated.
 	TellsRequests bool
 	// Guess is the context that is used where no flag names one, of a kubeconfig that has several; nil before Connect.
@@ -144,6 +141,15 @@ type ContextGuess struct {
 	Of            int
 }
 
+// Choice is which entries of a kubeconfig count, and as whom requests are made; empty for what the kubeconfig says.
+type Choice struct {
+	// Cluster and User replace those of the context.
+	Context, Cluster, User string
+	// As is the user that every request impersonates, AsGroups that user's groups.
+	As       string
+	AsGroups []string
+}
+
 // GuessOf is the guess that a kubeconfig leaves; nil where its flag was given, or it has no choice.
 func GuessOf(flag, given string, read Kubeconfig) *ContextGuess {
 	if given != "" || len(read.Contexts) < 2 {
@@ -163,29 +169,32 @@ type Kubeconfig struct {
 
 // ReadKubeconfig reads the kubeconfig in a file, or where the path is empty that which kubectl reads. Its contexts are
 // known also where the chosen one cannot be used, which is an error.
-func ReadKubeconfig(path string, chosen clientcmd.ConfigOverrides) (Kubeconfig, error) {
+func ReadKubeconfig(path string, chosen Choice) (Kubeconfig, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &chosen)
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{
+		CurrentContext: chosen.Context,
+		Context:        clientcmdapi.Context{Cluster: chosen.Cluster, AuthInfo: chosen.User},
+	})
 	var out Kubeconfig
 	if raw, err := loader.RawConfig(); err == nil {
 		out.Current, out.Contexts = raw.CurrentContext, slices.Sorted(maps.Keys(raw.Contexts))
 	}
 	var err error
 	out.Config, err = loader.ClientConfig()
+	if err == nil && chosen.As != "" { // a pod has no kubeconfig, and its own account may have more rights
+		out.Config.Impersonate = rest.ImpersonationConfig{UserName: chosen.As, Groups: chosen.AsGroups}
+	}
 	return out, err
 }
 
 // Connect connects to the cluster's API, and to nothing else.
 func (c *Client) Connect() error {
-	if len(c.AsGroups) > 0 && c.As == "" {
+	if len(c.Chosen.AsGroups) > 0 && c.Chosen.As == "" {
 		return errors.New("--as-group needs --as: a group is impersonated together with a user")
 	}
-	read, err := ReadKubeconfig(c.Kubeconfig, clientcmd.ConfigOverrides{
-		CurrentContext: c.Context,
-		Context:        clientcmdapi.Context{Cluster: c.KubeconfigCluster, AuthInfo: c.KubeconfigUser},
-		AuthInfo:       clientcmdapi.AuthInfo{Impersonate: c.As, ImpersonateGroups: c.AsGroups},
-	})
+	c.Chosen.Context = c.Context
+	read, err := ReadKubeconfig(c.Kubeconfig, c.Chosen)
 	if clientcmd.IsEmptyConfig(err) { // client-go advises a variable that kubectl has not read for years
 		err = errors.New("none was found: $KUBECONFIG and ~/.kube/config name no cluster, and this is no pod")
 	}
@@ -202,7 +211,7 @@ func (c *Client) Connect() error {
 	if c.NoSecrets {
 		bundle.RefuseSecrets(cfg)
 	}
-	c.Traffic.Tell = c.requestTeller()
+	c.Traffic.Tell = requestTeller(c)
 	c.Traffic.Watch(cfg)
 	c.Config = cfg
 	if c.Kube, err = kubernetes.NewForConfig(cfg); err != nil {
@@ -222,7 +231,7 @@ func (c *Client) Connect() error {
 
 // requestTeller narrates requests where that is asked for; nil where it is not. Bodies and headers are left out, and the
 // words of commands in pods: they may hold secrets.
-func (c *Client) requestTeller() func(*http.Request, *http.Response, error, time.Duration) {
+func requestTeller(c *Client) func(*http.Request, *http.Response, error, time.Duration) {
 	if !c.TellsRequests {
 		return nil
 	}
@@ -242,8 +251,8 @@ func (c *Client) requestTeller() func(*http.Request, *http.Response, error, time
 }
 
 // TellRequests has requests of a configuration's clients be narrated where that is asked for.
-func (c *Client) TellRequests(cfg *rest.Config) {
-	if tell := c.requestTeller(); tell != nil {
+func TellRequests(c *Client, cfg *rest.Config) {
+	if tell := requestTeller(c); tell != nil {
 		(&collect.Traffic{Tell: tell}).Watch(cfg)
 	}
 }

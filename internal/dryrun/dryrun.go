@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -131,6 +132,9 @@ func writeOf(s v1.Step) (write, bool) {
 		}
 	case v1.StepInitializeNode:
 		w.change = addTaint
+		if s.Restore != "" {
+			w.change = removeTaint
+		}
 	case v1.StepWriteFile,
 		v1.StepRemoveFile,
 		v1.StepEditManifest,
@@ -193,6 +197,16 @@ func (w *write) locate(e *step.Env) {
 	}
 }
 
+// removeTaint takes the taint away again, as a rollback does.
+func removeTaint(o *unstructured.Unstructured) error {
+	taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
+	taints = slices.DeleteFunc(taints, func(t any) bool {
+		m, ok := t.(map[string]any)
+		return ok && m["key"] == uninitialized
+	})
+	return unstructured.SetNestedSlice(o.Object, taints, "spec", "taints")
+}
+
 // send returns what the API server says of a write. It, or a webhook that it asks, may repeat what the object holds.
 func (w write) send(ctx context.Context) v1.DryRun {
 	out := w.sendDryRun(ctx)
@@ -222,6 +236,7 @@ func (w write) sendDryRun(ctx context.Context) v1.DryRun {
 	switch {
 	case err == nil:
 	case out.Verb == verbCreate && apierrors.IsNotFound(err) && strings.HasSuffix(w.object.GetKind(), "RoleBinding"):
+		out.Later = true
 		out.Error, out.Unanswered = "its role is made by the plan too, and a caller without the verb bind may only bind a role that is there: "+err.Error(), true
 	default:
 		out.Error, out.Unanswered = explain(err)
@@ -263,7 +278,8 @@ func (w write) update(ctx context.Context) error {
 				return &changeError{err}
 			}
 		}
-		_, err = w.objects.Update(ctx, changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager})
+		o := metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager}
+		_, err = w.objects.Update(ctx, changed, o)
 		if !apierrors.IsConflict(err) {
 			return err
 		}

@@ -181,8 +181,8 @@ type Report struct {
 	Reasons   []string `json:"reasons,omitempty"`
 	Strategy  string   `json:"strategy"`
 	Direction string   `json:"direction"`
-	// PlanSHA256 is that of the plan, as plan prints it and --plan-sha256 takes it. RollbackSHA256 is that of the rollback,
-	// where one was begun.
+	// PlanSHA256 is that of the plan, as plan prints it and --plan-sha256 takes it. RollbackSHA256 is that of the
+	// rollback, where one was begun.
 	PlanSHA256      string    `json:"planSHA256,omitempty"`
 	RollbackSHA256  string    `json:"rollbackSHA256,omitempty"`
 	Started         time.Time `json:"started"`

@@ -42,6 +42,8 @@ type DryRun struct {
 	// Error is the refusal; Unanswered reports whether it was none, but no answer.
 	Error      string `json:"error,omitempty"`
 	Unanswered bool   `json:"unanswered,omitempty"`
+	// Later reports whether it can only be judged once an earlier step is done.
+	Later bool `json:"later,omitempty"`
 }
 
 // KindSnapshot is the kind of Snapshot.

@@ -251,8 +251,15 @@ func isPathPrefix(want, have []string) bool {
 // Missing returns the finding that says why facts under the patterns are unknown; false when all of them were gathered.
 func (f Facts) Missing(patterns ...string) (v1.Finding, bool) {
 	errs := f.UnknownReasons(patterns...)
-	return findings.Unknown("%s", strings.Join(errs, "; ")), len(errs) > 0
+	finding := findings.Unknown("%s", strings.Join(errs, "; "))
+	if slices.ContainsFunc(errs, func(e string) bool { return strings.Contains(e, "forbidden: ") }) {
+		finding.Fix = RefusalLook
+	}
+	return finding, len(errs) > 0
 }
+
+// RefusalLook is what to look at where the API server did not let the caller read what a check goes by.
+const RefusalLook = "kubectl auth can-i --list"
 
 // MinorOf is the minor version of a component: its image's tag, or else the API server's, from which kubeadm's
 // components do not differ.

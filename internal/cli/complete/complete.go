@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
@@ -75,7 +74,8 @@ func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 // contexts completes the contexts of the kubeconfig that a flag names.
 func contexts(flag string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		read, _ := client.ReadKubeconfig(console.StringFlag(cmd, flag), clientcmd.ConfigOverrides{}) // its contexts are known without a current one
+		// Its contexts are known without a current one.
+		read, _ := client.ReadKubeconfig(console.StringFlag(cmd, flag), client.Choice{})
 		return offered(read.Contexts, typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }
@@ -112,10 +112,14 @@ func planOf(cmd *cobra.Command, args []string) *v1.Plan {
 
 // begun is the plan of the migration that was begun on the cluster; nil where there is none or it cannot be read.
 func begun(cmd *cobra.Command) *v1.Plan {
-	read, err := client.ReadKubeconfig(
-		console.StringFlag(cmd, "kubeconfig"),
-		clientcmd.ConfigOverrides{CurrentContext: console.StringFlag(cmd, "context")},
-	)
+	groups, _ := cmd.Flags().GetStringArray("as-group") // every command has it
+	read, err := client.ReadKubeconfig(console.StringFlag(cmd, "kubeconfig"), client.Choice{
+		Context:  console.StringFlag(cmd, "context"),
+		Cluster:  console.StringFlag(cmd, "cluster"),
+		User:     console.StringFlag(cmd, "user"),
+		As:       console.StringFlag(cmd, "as"),
+		AsGroups: groups,
+	})
 	if err != nil {
 		return nil
 	}

@@ -122,6 +122,8 @@ func (c *Console) taken(e step.Event) string {
 type Console struct {
 	*client.Client
 	Streams
+	// errMu is held by what narrates: requests are told of by each goroutine that sends one.
+	errMu        sync.Mutex
 	quiet, Ascii bool
 	// Verbose is -v: texts leave nothing out. JSON and YAML are the same without it.
 	Verbose bool
@@ -159,13 +161,7 @@ func (c *Console) givenWords() (words []string) {
 			if !f.Changed || slices.Contains(DisplayFlags, f.Name) {
 				return
 			}
-			values := []string{f.Value.String()}
-			if list, ok := f.Value.(pflag.SliceValue); ok {
-				values = list.GetSlice()
-			}
-			for _, value := range values {
-				words = append(words, "--"+f.Name+"="+wording.QuoteWord(value))
-			}
+			words = append(words, wordsOf(f)...)
 		})
 	}
 	return words
@@ -210,6 +206,8 @@ func (c *Console) AsCalled(text string) string {
 func (c *Console) Narrate(format string, args ...any) {
 	if !c.quiet {
 		text := fmt.Sprintf(c.Advice(format), visible.Arguments(inLines, args)...)
+		c.errMu.Lock()
+		defer c.errMu.Unlock()
 		fmt.Fprintln(c.Err, printer.Layout{Ascii: c.Ascii}.Plain(mask.Text(text)))
 	}
 }

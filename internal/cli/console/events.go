@@ -23,8 +23,8 @@ import (
 // jsonLines is the value of -o with which a run writes what happens on standard output, one JSON object a line.
 const jsonLines = "jsonl"
 
-// AddEventsFlag adds -o to a command that executes a plan or a rollout. It comes before the other flags: what is refused of those is
-// the last line of the events, too.
+// AddEventsFlag adds -o to a command that executes a plan or a rollout. It comes before the other flags: what is
+// refused of those is the last line of the events, too.
 func (c *Console) AddEventsFlag(cmd *cobra.Command) {
 	output := AddFormatFlag(cmd, "text", jsonLines)
 	cmd.Flags().Lookup("output").Usage = "text, or jsonl: what happens, on standard output, one JSON object a line"

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/hostproof"
 )
 
@@ -34,6 +35,28 @@ func FlagsGiven(cmd *cobra.Command, names ...string) []string {
 	})
 	slices.Sort(out)
 	return out
+}
+
+// GivenWords are those of the named flags that stand on the command line, in order, as they are typed again.
+func GivenWords(cmd *cobra.Command, names ...string) (words []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed && slices.Contains(names, f.Name) {
+			words = append(words, wordsOf(f)...)
+		}
+	})
+	return words
+}
+
+// wordsOf is a flag as it is typed again, once for each of its values.
+func wordsOf(f *pflag.Flag) (words []string) {
+	values := []string{f.Value.String()}
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		values = list.GetSlice()
+	}
+	for _, value := range values {
+		words = append(words, "--"+f.Name+"="+wording.QuoteWord(value))
+	}
+	return words
 }
 
 // RefuseFlags is an error that names the flags which stand on the command line and would do nothing; nil when none

@@ -277,10 +277,10 @@ func Complete(cmd *cobra.Command, flag string, words cobra.CompletionFunc) {
 func (c *Console) AddGlobalFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&c.Context, "context", "", "context of the kubeconfig")
-	f.StringVar(&c.KubeconfigCluster, "cluster", "", "cluster of the kubeconfig, instead of the context's")
-	f.StringVar(&c.KubeconfigUser, "user", "", "user of the kubeconfig, instead of the context's")
-	f.StringVar(&c.As, "as", "", "user to act as: each request to the API impersonates it")
-	f.StringArrayVar(&c.AsGroups, "as-group", nil, "group to act as, with --as (repeatable)")
+	f.StringVar(&c.Chosen.Cluster, "cluster", "", "cluster of the kubeconfig, instead of the context's")
+	f.StringVar(&c.Chosen.User, "user", "", "user of the kubeconfig, instead of the context's")
+	f.StringVar(&c.Chosen.As, "as", "", "user to act as: each request to the API impersonates it")
+	f.StringArrayVar(&c.Chosen.AsGroups, "as-group", nil, "group to act as, with --as (repeatable)")
 	addHostFlags(&c.Host, f)
 	c.Host.ImageGiven = func() bool { return f.Changed("host-image") }
 	f.StringVar(

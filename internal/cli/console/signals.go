@@ -31,7 +31,9 @@ func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-
 	signal.Ignore(syscall.SIGPIPE)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	halt := sync.OnceFunc(func() { close(stop) })
+	c.errMu.Lock()
 	c.Err = &listener{w: c.Err, gone: halt}
+	c.errMu.Unlock()
 	c.events.stopAtEnd(halt)
 	var listening sync.WaitGroup
 	listening.Go(func() {

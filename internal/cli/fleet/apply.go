@@ -3,7 +3,9 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -57,6 +59,7 @@ func newApply(c *console.Console) *cobra.Command {
 
 func runApply(ctx context.Context, c *console.Console, f *rollout.Options, details string, yes, dryRun bool) error {
 	ctx, end := c.UntilUnread(ctx)
+	defer signal.Reset(syscall.SIGPIPE)
 	defer end()
 	p, read, err := rollout.MakePlan(ctx, c.Client, f)
 	if err != nil {

@@ -164,15 +164,15 @@ func printSafeFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 // writeFindings writes findings of one outcome. Above those that did not pass it says who has to act.
 func (l Layout) writeFindings(b *strings.Builder, title string, in []v1.Finding, taken time.Time) {
 	category := ""
-	for _, same := range l.sameCauses(in) {
+	for i, same := range l.sameCauses(in) {
 		f, level := same[0], ""
 		hasPassed := f.Outcome == v1.Pass || f.Outcome == v1.Skip
 		if !hasPassed {
 			level = fmt.Sprintf("%-8s  ", f.Level)
 		}
-		if !hasPassed && f.Category != category {
+		if !hasPassed && (i == 0 || f.Category != category) {
 			category = f.Category
-			fmt.Fprintf(b, "%s · %s\n", title, category)
+			b.WriteString(strings.TrimSuffix(title+" · "+category, " · ") + "\n")
 		}
 		line := fmt.Sprintf("%-11s  %s%s%s", f.Code, level, f.Summary, alsoOf(same))
 		b.WriteString(l.findingLine(f.Outcome, line))

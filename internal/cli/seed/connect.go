@@ -71,7 +71,7 @@ func (f *seedFlags) flags(cmd *cobra.Command) {
 // hostedPlane connects to both clusters.
 func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.Plane, error) {
 	seedConfig, err := configOf(f.kubeconfig, f.context)
-	if read, err := client.ReadKubeconfig(f.kubeconfig, clientcmd.ConfigOverrides{CurrentContext: f.context}); err == nil {
+	if read, err := client.ReadKubeconfig(f.kubeconfig, client.Choice{Context: f.context}); err == nil {
 		c.Guess = client.GuessOf("seed-context", f.context, read)
 	}
 	if err != nil {
@@ -83,7 +83,7 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	if c.NoSecrets {
 		bundle.RefuseSecrets(seedConfig)
 	}
-	c.TellRequests(seedConfig)
+	client.TellRequests(c.Client, seedConfig)
 	seed, err := clientsOf(seedConfig)
 	if err != nil {
 		return nil, fmt.Errorf("using the seed's kubeconfig: %w", err)
@@ -95,7 +95,7 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	if c.NoSecrets {
 		bundle.RefuseSecrets(userConfig)
 	}
-	c.TellRequests(userConfig)
+	client.TellRequests(c.Client, userConfig)
 	answerlimit.Config(userConfig)
 	user, err := clientsOf(userConfig)
 	if err != nil {

@@ -11,6 +11,9 @@ import (
 
 // Renew renews the token of a manager that a seed hosts.
 func Renew(ctx context.Context, h *Command) error {
+	if err := h.RefuseGuess(); err != nil {
+		return err
+	}
 	r := managertoken.Renewal{Kube: h.Plane.User.Kube, Now: time.Now, Always: console.BoolFlag(h.cmd, "all")}
 	token, err := r.InSeed(ctx, h.Plane.Seed.Kube, h.Plane.Namespace)
 	if err != nil {

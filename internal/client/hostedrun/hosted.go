@@ -27,8 +27,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
-// Migration is a part of the migration of a hosted control plane. Of the options of its runs, Yes and DryRun count; the
-// rest is in the plane.
+// Migration is a part of the migration of a hosted control plane. Of the options of its runs, Yes, DryRun and AskServer
+// count; the rest is in the plane.
 type Migration struct {
 	Client *client.Client
 	Plane  *hosted.Plane
@@ -48,9 +48,10 @@ func (m *Migration) planeName() string {
 	)
 }
 
-// wordFor is what has to be typed to agree to a plan: the cluster's name, if no rollback takes all of it back.
+// wordFor is what has to be typed to agree to a plan: the cluster's name, if no rollback takes all of it back. It is
+// typed once.
 func (m *Migration) wordFor(p *v1.Plan) string {
-	if run.WordForPlan(p) == "" {
+	if !run.IsIrreversible(p) || m.Client.IsApprovedHere(p, m.approval(m.Part)) {
 		return ""
 	}
 	return cmp.Or(m.Plane.Name, m.Plane.Namespace)
@@ -76,12 +77,11 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 			s.StepsDone,
 			s.StepsTotal,
 		)
-		var shown *v1.Plan
-		if p, shown, err = m.resumed(ctx, o); err != nil {
+		if p, err = m.resumed(ctx, o); err != nil {
 			return err
 		}
 		if o.DryRun {
-			return m.showOnly(ctx, o, shown)
+			return nil
 		}
 	default:
 		if p, err = m.MakePlan(ctx); err != nil {
@@ -90,7 +90,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		if err := m.pin().Check(p, "the plan"); err != nil {
 			return err
 		}
-		view := client.PlanView{Answer: o.DryRun, Made: true, DryRuns: m.tryOnServers(ctx, o, p)}
+		view := client.PlanView{Answer: o.DryRun, Made: true, DryRuns: m.tryOnServers(ctx, o, p.Steps)}
 		if err := m.Client.ShowPlan(p, view); err != nil {
 			return err
 		}
@@ -117,37 +117,40 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 	})
 }
 
-// showOnly shows a plan that is not executed, with what the API servers say of it if they are asked.
-func (m *Migration) showOnly(ctx context.Context, o run.Options, p *v1.Plan) error {
-	view := client.PlanView{Answer: true, DryRuns: m.tryOnServers(ctx, o, p)}
+// showOnly shows a plan that is not executed, with what the API servers say of its steps if they are asked.
+func (m *Migration) showOnly(ctx context.Context, o run.Options, p *v1.Plan, steps []v1.Step) error {
+	view := client.PlanView{Answer: true, DryRuns: m.tryOnServers(ctx, o, steps)}
 	return cmp.Or(m.Client.ShowPlan(p, view), run.Refused(view.DryRuns))
 }
 
-// tryOnServers has both clusters' API servers judge what a plan writes.
-func (m *Migration) tryOnServers(ctx context.Context, o run.Options, p *v1.Plan) []v1.DryRun {
+// tryOnServers has both clusters' API servers judge what steps write.
+func (m *Migration) tryOnServers(ctx context.Context, o run.Options, steps []v1.Step) []v1.DryRun {
 	seed := &step.Seed{Kube: m.Plane.Seed.Kube, Dynamic: m.Plane.Seed.Dynamic, Namespace: m.Plane.Namespace}
-	return o.TryOnServer(ctx, step.Options{Dynamic: m.Plane.User.Dynamic, Seed: seed}, p.Steps)
+	return o.TryOnServer(ctx, step.Options{Dynamic: m.Plane.User.Dynamic, Seed: seed}, steps)
 }
 
-// resumed is the plan of the journal that a run goes on with, and as it is shown. Unless it is only shown, it was
-// approved here, or is reviewed now.
-func (m *Migration) resumed(ctx context.Context, o run.Options) (stored, shown *v1.Plan, err error) {
+// resumed is the plan of the journal that a run goes on with. Unless it is only shown, it was approved here, or is
+// reviewed now.
+func (m *Migration) resumed(ctx context.Context, o run.Options) (*v1.Plan, error) {
 	doc, shown, err := m.Plane.Journal(ctx, m.Part)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	stored = &doc.Plan
-	if err := m.pin().Check(stored, "the plan in the journal of migration "+doc.Run); err != nil || o.DryRun {
-		return stored, shown, err
+	stored := &doc.Plan
+	if err := m.pin().Check(stored, "the plan in the journal of migration "+doc.Run); err != nil {
+		return nil, err
+	}
+	if o.DryRun {
+		return stored, m.showOnly(ctx, o, shown, run.StepsLeft(shown, doc))
 	}
 	approved := m.Client.IsApprovedHere(stored, m.approval(m.Part))
 	if !approved {
 		if err := m.reviewUnseen(doc, shown); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	look := "transplant apply --dry-run" + m.where(m.Part)
-	return stored, shown, m.pin().CheckApproved(o.Yes, approved, stored, look)
+	return stored, m.pin().CheckApproved(o.Yes, approved, stored, look)
 }
 
 // Rollback takes the handover back, from wherever it stands.
@@ -177,7 +180,7 @@ func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
 			component.CCM,
 			component.KCM,
 		)
-		return m.showOnly(ctx, o, p)
+		return m.showOnly(ctx, o, p, p.Steps)
 	}
 	approved := m.Client.IsBackApproved(&doc, p, m.approval(hosted.Handover))
 	if !approved {

@@ -154,7 +154,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	if err := c.Approve(client.Question{
 		Yes:  o.Yes,
 		What: fmt.Sprintf("execute these %s on %s", english.Count(n, "step"), client.NameForApproval(snap.Cluster)),
-		Word: WordForPlan(p),
+		Word: wordFor(p, snap.Cluster),
 	}); err != nil {
 		return err
 	}
@@ -179,12 +179,15 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	})
 }
 
-// WordForPlan is what has to be typed to agree to a plan: the cluster's name, if no rollback takes all of it back.
-func WordForPlan(p *v1.Plan) string {
-	if len(outline.Of(p).Irreversible) == 0 {
+// IsIrreversible reports whether no rollback takes all of a plan back.
+func IsIrreversible(p *v1.Plan) bool { return len(outline.Of(p).Irreversible) > 0 }
+
+// wordFor is what has to be typed to agree to a plan on a cluster, as the question names it.
+func wordFor(p *v1.Plan, cluster v1.Cluster) string {
+	if !IsIrreversible(p) {
 		return ""
 	}
-	return client.WordFor(p.Cluster)
+	return client.WordFor(cluster)
 }
 
 // checkStart asks the cluster and the hosts whether what a plan relies on is there. Nothing has been changed by then.

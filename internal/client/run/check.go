@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -52,8 +53,9 @@ func Check(ctx context.Context, c *client.Client, o CheckOptions) (v1.CheckRepor
 }
 
 // AfterCheck is the command that comes where a check blocks nothing: of a snapshot in a file, or of the live cluster.
-func AfterCheck(ctx context.Context, c *client.Client, from string) string {
-	const first = "transplant plan --out plan.yaml"
+// Flags are those that say which plan the check was about.
+func AfterCheck(ctx context.Context, c *client.Client, from string, flags []string) string {
+	first := strings.Join(append([]string{"transplant plan --out plan.yaml"}, flags...), " ")
 	if from != "" {
 		return first + " --from-snapshot " + wording.QuoteWord(from)
 	}

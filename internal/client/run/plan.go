@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
@@ -72,28 +71,31 @@ func (f Options) TryOnServer(ctx context.Context, clusters step.Options, steps [
 	return dryrun.Run(ctx, clusters, steps)
 }
 
-// stepsLeft are the steps that are not done, as the records of a journal say.
-func stepsLeft(steps []v1.Step, results map[string]v1.StepResult) []v1.Step {
-	ended := []v1.StepResult{v1.StepResultDone, v1.StepResultAlreadyDone, v1.StepResultSkipped}
-	return slices.DeleteFunc(slices.Clone(steps), func(s v1.Step) bool { return slices.Contains(ended, results[s.ID]) })
-}
+// StepsLeft are the steps of a plan that have not ended, as the records of its journal say.
+func StepsLeft(p *v1.Plan, doc v1.Journal) []v1.Step { return remainingPlan(p, doc).Steps }
 
-// Refused is an error where the API server did not accept each object of a dry run.
+// Refused is an error where the API server refuses an object of a dry run, or gives no answer. What it can only judge
+// behind an earlier step is neither.
 func Refused(answers []v1.DryRun) error {
-	refused := 0
+	refused, silent := 0, 0
 	for _, d := range answers {
-		if !d.OK {
+		switch {
+		case d.OK || d.Later:
+		case d.Unanswered:
+			silent++
+		default:
 			refused++
 		}
 	}
-	if refused == 0 {
+	if refused+silent == 0 {
 		return nil
 	}
 	return exitcode.With(
 		exitcode.Blocked,
-		"the API server did not accept %d of %s in the dry run; nothing was changed",
-		refused,
+		"of %s in the dry run the API server refused %d and gave no answer to %d; nothing was changed",
 		english.Count(len(answers), "object"),
+		refused,
+		silent,
 	)
 }
 

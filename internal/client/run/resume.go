@@ -72,7 +72,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 	}
 	if o.DryRun {
 		view := client.PlanView{Answer: true, Results: resultsOf(doc)}
-		view.DryRuns = o.TryOnServer(ctx, step.Options{Dynamic: c.Dynamic}, stepsLeft(doc.Plan.Steps[:of.steps], view.Results))
+		view.DryRuns = o.TryOnServer(ctx, step.Options{Dynamic: c.Dynamic}, o.stepsNow(doc, of))
 		return cmp.Or(c.ShowPlan(&doc.Plan, view), Refused(view.DryRuns))
 	}
 	if err := seesProcesses(c); err != nil {
@@ -91,12 +91,17 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 	)
 }
 
+// stepsNow are the steps that this run would execute.
+func (o *ApplyOptions) stepsNow(doc v1.Journal, of extent) []v1.Step {
+	part := doc.Plan
+	part.Steps = doc.Plan.Steps[:of.steps]
+	return slices.DeleteFunc(StepsLeft(&part, doc), func(s v1.Step) bool { return of.later[s.ID] })
+}
+
 // approveRest asks whether to continue the stored plan of a journal. It shows a plan that was not approved on this
 // machine.
 func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, approved bool) error {
-	word := "" // it was typed when the plan was approved
 	if !approved {
-		word = WordForPlan(stored)
 		if err := ReviewUnseen(c, doc); err != nil {
 			return err
 		}
@@ -109,6 +114,10 @@ func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, a
 	}
 	cluster := doc.Plan.Cluster
 	cluster.Context, cluster.Server = c.Context, c.Config.Host // where this command writes, whatever the journal says
+	word := ""                                                 // it was typed when the plan was approved
+	if !c.IsApprovedHere(stored, doc.Run) {
+		word = wordFor(stored, cluster)
+	}
 	return c.Approve(client.Question{Yes: f.Yes, What: resumeQuestion(cluster, f), Word: word})
 }
 
@@ -278,8 +287,8 @@ func ReviewUnseen(c *client.Client, doc v1.Journal) error {
 	return c.ShowUnseen(&doc.Plan, resultsOf(doc))
 }
 
-// stepOfCanaries is the step behind which an apply that goes on stops, where the plan wants a pause: that of the last
-// canary that is left to do. One whose host is excluded is never done, and would stop every run.
+// stepOfCanaries is the step behind which an apply that goes on stops, where the plan wants a pause. It is that of the
+// last canary that is left to do. One whose host is excluded is never done, and would stop every run.
 func stepOfCanaries(doc v1.Journal) string {
 	if !doc.Plan.Options.PauseAfterCanary {
 		return ""

@@ -77,7 +77,7 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 			len(p.Steps),
 		)
 	}
-	view.DryRuns = f.TryOnServer(ctx, step.Options{Dynamic: c.Dynamic}, stepsLeft(p.Steps, view.Results))
+	view.DryRuns = f.TryOnServer(ctx, step.Options{Dynamic: c.Dynamic}, StepsLeft(p, doc))
 	if err := c.ShowPlan(p, view); err != nil {
 		return err
 	}

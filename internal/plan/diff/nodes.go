@@ -99,6 +99,7 @@ func (d *differ) removeNode(name string) error {
 		return err
 	}
 	c.After = ""
+	delete(d.nodes.all, name) // a later step about it would show it again
 	return nil
 }
 
