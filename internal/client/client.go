@@ -67,8 +67,8 @@ type Question struct {
 	Yes bool
 	// What is done, as a clause.
 	What string
-	// Word is what an operator types to agree; empty for "yes". What no rollback takes back wants the cluster's name, which
-	// is not typed by habit.
+	// Word is what an operator types to agree; empty for "yes". What no rollback takes back wants the cluster's name,
+	// which is not typed by habit.
 	Word string
 }
 
@@ -229,8 +229,8 @@ func (c *Client) Connect() error {
 	return nil
 }
 
-// requestTeller narrates requests where that is asked for; nil where it is not. Bodies and headers are left out, and the
-// words of commands in pods: they may hold secrets.
+// requestTeller narrates requests where that is asked for; nil where it is not. Bodies and headers are left out, and
+// the words of commands in pods: they may hold secrets.
 func requestTeller(c *Client) func(*http.Request, *http.Response, error, time.Duration) {
 	if !c.TellsRequests {
 		return nil

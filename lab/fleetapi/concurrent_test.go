@@ -28,7 +28,7 @@ func TestTheRulesHoldWhenManyWriteAtOnce(t *testing.T) {
 	if !*everything {
 		t.Skip("takes a minute: make fleet, or -fleet.all")
 	}
-	for _, version := range []string{old, recent} {
+	for _, version := range versions() {
 		t.Run(version, func(t *testing.T) {
 			s := seedOf(t, version)
 			var tripped, forbidden atomic.Int64

@@ -66,7 +66,7 @@ func parsed(t *testing.T, text string) *unstructured.Unstructured {
 }
 
 func TestTheGuidesObjectsAreAcceptedAsTheyStand(t *testing.T) {
-	for _, version := range []string{old, recent} {
+	for _, version := range versions() {
 		s := seedOf(t, version)
 		for _, group := range served.Groups {
 			for _, text := range []string{guideWritten, guideMade} {

@@ -32,11 +32,26 @@ import (
 	"github.com/transplant-dev/transplant/lab/poll"
 )
 
-// Versions of the seed: the lab's, and one that knows matchConditions.
+// Versions of the seed: the lab's, and one that knows matchConditions. That one takes two processors minutes to compile.
 const (
 	old    = apiserver.DefaultVersion
 	recent = "v1.37.2"
 )
+
+// versions are those that are tried: the lab's alone in the short form.
+func versions() []string {
+	if *everything {
+		return []string{old, recent}
+	}
+	return []string{old}
+}
+
+func needsRecent(t *testing.T) {
+	t.Helper()
+	if !*everything {
+		t.Skip("compiles kube-apiserver " + recent + ": make fleet, or -fleet.all")
+	}
+}
 
 const deploy = "../../deploy"
 
