@@ -15,6 +15,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cli/printer/settings"
 )
 
 // forged is what somebody else may write into any text of a cluster: lines that look like this program's, and sequences that a terminal obeys.
@@ -104,7 +105,7 @@ func TestNothingOfAClusterBeginsALine(t *testing.T) {
 			"check":        func(w io.Writer) error { return PrintCheck(w, report, l) },
 			"findings":     func(w io.Writer) error { return PrintFindings(w, report, l) },
 			"plan":         func(w io.Writer) error { return PrintPlan(w, &plan, l) },
-			"settings":     func(w io.Writer) error { _, err := io.WriteString(w, ManagerSettings(&plan)); return err },
+			"settings":     func(w io.Writer) error { _, err := io.WriteString(w, settings.OfManagers(&plan)); return err },
 			"plan.md":      func(w io.Writer) error { return PlanMarkdown(w, &plan) },
 			"status":       func(w io.Writer) error { return PrintStatus(w, state, l, true) },
 			"leases":       func(w io.Writer) error { return PrintStatus(w, lease, l, false) },
@@ -169,7 +170,7 @@ func mustBeOwn(t *testing.T, text string, markdown bool) {
 
 // TestPrintersPrintSafeDocuments holds every printer of a document to setting its texts first. XML and a line of a timeline escape by themselves.
 func TestPrintersPrintSafeDocuments(t *testing.T) {
-	but := map[string]bool{"PrintJUnit": true, "VerificationJUnit": true, "ReportJUnit": true, "ManagerSettings": true, "Identity": true, "Entry": true, "Mark": true}
+	but := map[string]bool{"PrintJUnit": true, "VerificationJUnit": true, "ReportJUnit": true, "Identity": true, "Entry": true, "Mark": true}
 	calls := map[string]bool{"PrintTimeline": true, "PrintStatus": true} // each prints what its ...Text returns
 	paths, err := filepath.Glob("*.go")
 	if err != nil || len(paths) == 0 {

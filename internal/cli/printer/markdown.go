@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/cli/printer/settings"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -50,7 +51,7 @@ func PlanMarkdown(w io.Writer, p *v1.Plan) error {
 			)
 		}
 	}
-	if get := ManagerSettings(p); get != "" {
+	if get := settings.OfManagers(p); get != "" {
 		fence(&b, "What the managers get:", strings.Split(strings.TrimSpace(get), "\n"))
 	}
 	markdownRollback(&b, p)
