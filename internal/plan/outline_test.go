@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/effect"
 	"github.com/transplant-dev/transplant/internal/plan/outline"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -48,6 +49,9 @@ func TestEveryChangeOfAPlanCanBeUndone(t *testing.T) {
 		if len(got) != len(want) || len(want) > 0 && !strings.HasSuffix(got[0], want[0]) {
 			t.Errorf("%s: irreversible is %q, want %q", name, got, want)
 		}
+		if r := outline.ReversalOf(p, p.Steps); (r.Lasting > 0) != (len(want) > 0) || r.Lasting > r.Changes {
+			t.Errorf("%s: of %d changes %d cannot be taken back, and irreversible is %q", name, r.Changes, r.Lasting, got)
+		}
 	}
 }
 
@@ -68,6 +72,37 @@ func TestAnIrreversibleStepIsNamed(t *testing.T) {
 	made := mustMake(t, azure, v1.Options{Image: compact[2].options.Image, CredentialProvider: "bin/x", CredentialProviderSHA256: sha, ClusterName: "after"})
 	if o := outline.Of(made); o.Risk != outline.RiskHigh || len(o.Irreversible) != 1 || !strings.Contains(o.Irreversible[0], "addresses of load balancers") {
 		t.Errorf("load balancers that are made again: %s risk, irreversible %q; effects %q", o.Risk, o.Irreversible, made.Effects)
+	}
+}
+
+func TestStepsThatNoRollbackTakesBackAreCounted(t *testing.T) {
+	verify, wait := v1.Step{Kind: v1.StepVerify}, v1.Step{Kind: v1.StepAwait, Undo: "x"}
+	change, forever := v1.Step{Kind: v1.StepWriteFile, Undo: "x"}, v1.Step{Kind: v1.StepWriteFile}
+	fill, untaint := v1.Step{Kind: v1.StepInitializeNode, Undo: "x"}, v1.Step{Kind: v1.StepInitializeNode, Undo: "x", Restore: "a"}
+	start := v1.Step{ID: "start/" + component.CCM + "@cp-1", Kind: v1.StepAddManifest, Component: component.CCM, Undo: "x"}
+	for name, c := range map[string]struct {
+		plan  v1.Plan
+		steps []v1.Step
+		want  outline.Reversal
+	}{
+		"nothing":                                 {want: outline.Reversal{}},
+		"verifications and waits":                 {steps: []v1.Step{verify, wait}, want: outline.Reversal{}},
+		"changes that are undone":                 {steps: []v1.Step{change, start, verify}, want: outline.Reversal{Changes: 2}},
+		"one that does not say how":               {steps: []v1.Step{change, forever}, want: outline.Reversal{Changes: 2, Lasting: 1}},
+		"a providerID":                            {steps: []v1.Step{change, fill}, want: outline.Reversal{Changes: 2, Lasting: 1}},
+		"a taint that is removed on the way back": {steps: []v1.Step{untaint}, want: outline.Reversal{Changes: 1}},
+		"the part finish": {plan: v1.Plan{Options: v1.Options{Part: v1.PartFinish}}, steps: []v1.Step{change, verify},
+			want: outline.Reversal{Changes: 1, Lasting: 1}},
+		"load balancers that are made again": {plan: v1.Plan{Effects: []string{effect.Recreated + "2 are made again"}}, steps: []v1.Step{change, start},
+			want: outline.Reversal{Changes: 2, Lasting: 1}},
+	} {
+		if got := outline.ReversalOf(&c.plan, c.steps); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	back := &v1.Plan{Direction: planstep.Rollback, Steps: []v1.Step{untaint}}
+	if got := outline.Of(back).Irreversible; len(got) > 0 {
+		t.Errorf("a way back that removes a taint is irreversible: %q", got)
 	}
 }
 

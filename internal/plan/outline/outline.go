@@ -102,7 +102,7 @@ func irreversible(p *v1.Plan) []string {
 		switch {
 		case !changesSomething(s):
 			continue
-		case s.Kind == v1.StepInitializeNode:
+		case setsProviderID(s):
 			providerIDs++ // the taint can be removed again, the providerID cannot
 		case s.Undo == "":
 			out = append(out, s.Title)
@@ -121,8 +121,41 @@ func irreversible(p *v1.Plan) []string {
 	return out
 }
 
+// Reversal is how much of some steps a rollback takes back.
+type Reversal struct {
+	// Changes are the steps that change something. A verification and a wait leave nothing to take back.
+	Changes int
+	// Lasting are those of them that no rollback takes back.
+	Lasting int
+}
+
+// ReversalOf returns how much of some steps of a plan a rollback takes back.
+func ReversalOf(p *v1.Plan, steps []v1.Step) Reversal {
+	var out Reversal
+	recreates := recreatesLoadBalancers(p)
+	for _, s := range steps {
+		if !changesSomething(s) {
+			continue
+		}
+		out.Changes++
+		isLasting := s.Undo == "" || setsProviderID(s) || recreates && startsManager(s)
+		if isLasting || p.Options.Part == v1.PartFinish {
+			out.Lasting++
+		}
+	}
+	return out
+}
+
 // changesSomething reports whether a step is more than a verification or a wait.
 func changesSomething(s v1.Step) bool { return s.Kind != v1.StepVerify && s.Kind != v1.StepAwait }
+
+// setsProviderID reports whether a step gives a node its providerID. On the way back such a step removes a taint alone.
+func setsProviderID(s v1.Step) bool { return s.Kind == v1.StepInitializeNode && s.Restore == "" }
+
+// startsManager reports whether a step starts a cloud-controller-manager.
+func startsManager(s v1.Step) bool {
+	return strings.HasPrefix(s.ID, "start/"+component.CCM) || s.Component == component.CCM && s.Kind == v1.StepEnsureObject
+}
 
 // recreatesLoadBalancers reports whether the load balancers get new addresses.
 func recreatesLoadBalancers(p *v1.Plan) bool {
@@ -208,8 +241,7 @@ func Gap(steps []v1.Step) int {
 			strings.HasPrefix(s.ID, "stop/"+component.KCM+"@") {
 			from = i
 		}
-		if to < 0 &&
-			(strings.HasPrefix(s.ID, "start/"+component.CCM) || s.Component == component.CCM && s.Kind == v1.StepEnsureObject) {
+		if to < 0 && startsManager(s) {
 			to = i
 		}
 	}
