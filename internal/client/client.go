@@ -87,7 +87,8 @@ type PlanView struct {
 	// Answer is set where the plan is the command's answer, and nothing is executed.
 	Answer bool
 	// Made is set for a plan that this command has made of the cluster, if only to find a file's plan the same. Steps
-	// that prepare it may be shown in one line. Of a journal's plan, which others may have written, each step is shown.
+	// that prepare it, and those of workers that change the same, may be shown in one line. Of a journal's plan, which
+	// others may have written, each step is shown.
 	Made bool
 	// Results are what a journal's records claim of the steps, to be shown next to them; nil of a plan that was not begun.
 	Results map[string]v1.StepResult

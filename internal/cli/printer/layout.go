@@ -86,8 +86,8 @@ type Layout struct {
 	Next string
 	// Verbose shows what passed, and each step that a plan's text has folded.
 	Verbose bool
-	// Folded prints one line for the steps that prepare a plan. It is for plans that this program has made: of another
-	// one each step is read before it is approved.
+	// Folded prints one line for the steps that prepare a plan, and one for workers that change the same. It is for plans
+	// that this program has made: of another one each step is read before it is approved.
 	Folded bool
 	// Results are what the records of a journal claim of a plan's steps, to be printed next to them.
 	Results map[string]v1.StepResult
@@ -95,6 +95,8 @@ type Layout struct {
 	DryRuns []v1.DryRun
 	// words are what is printed of a result.
 	words map[v1.StepResult]string
+	// judged prints what of a plan can be taken back. It is not for plans that others may have written.
+	judged bool
 	// AsCalled returns a text with advice that can be typed, where another program runs this one; nil for none.
 	AsCalled func(string) string
 }

@@ -1,6 +1,7 @@
 package printer
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"io"
@@ -90,7 +91,7 @@ func markdownSummary(b *strings.Builder, p *v1.Plan) {
 		{"takes", estimateWords(o)},
 		{"restarts", visible.Markdown(restartWords(o))},
 		{"risk", visible.Markdown(riskWords(o))},
-		{"irreversible", visible.Markdown(irreversibleWords(o))},
+		{"irreversible", visible.Markdown(irreversibleWords(p, o))},
 		{"made", p.Created.Format(time.RFC3339) + " by transplant " + visible.Markdown(wording.OrDash(p.ToolVersion))},
 	}
 	if p.Until != "" {
@@ -223,9 +224,10 @@ func markdownContent(b *strings.Builder, number int, s v1.Step, shown map[string
 func expected(owners map[string]string) string {
 	by := map[string][]string{}
 	for loop, owner := range owners {
-		if owner == "" {
-			owner = "exactly one manager"
+		if other, is := strings.CutPrefix(owner, v1.NotIn("")); is {
+			owner = "no " + other
 		}
+		owner = cmp.Or(owner, "exactly one manager")
 		by[owner] = append(by[owner], loop)
 	}
 	var out []string

@@ -9,12 +9,14 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/cli/printer/fold"
 	"github.com/transplant-dev/transplant/internal/cli/printer/settings"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 	"github.com/transplant-dev/transplant/internal/plan/effect"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/plan/outline"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/visible"
@@ -47,7 +49,7 @@ var stepMarks = map[v1.StepKind]string{
 // PrintPlan prints what a plan means, its steps by phase and host, and its effects.
 func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 	shown := safe(p)
-	l.words = results
+	l.words, l.judged = results, true
 	return writePlan(w, shown, planHeader(shown, l), "plan sha256: "+compare.Digest(p)+"\n", l)
 }
 
@@ -55,7 +57,7 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 // are printed next to the steps. They leave no step out: a step that the cluster does not show is executed again.
 // The digest is left out, which is not always that of the stored plan.
 func PrintUnseen(w io.Writer, p *v1.Plan, l Layout) error {
-	l.Folded, l.words = false, claims
+	l.Folded, l.words, l.judged = false, claims, false
 	return writePlan(w, safe(p), "", "", l)
 }
 
@@ -89,7 +91,7 @@ func writePlan(w io.Writer, p *v1.Plan, header, digest string, l Layout) error {
 		add,
 		change,
 		remove,
-		english.Count(len(p.Steps), "step"),
+		stepsWords(p, l),
 		english.Count(len(p.Facts), "fact"),
 	)))
 	b.WriteString(digest)
@@ -154,7 +156,7 @@ func planHeader(p *v1.Plan, l Layout) string {
 	line("takes", estimateWords(o))
 	line("restarts", restartWords(o))
 	line("risk", riskWords(o))
-	line("irreversible", irreversibleWords(o))
+	line("irreversible", irreversibleWords(p, o))
 	return b.String()
 }
 
@@ -202,60 +204,168 @@ func riskWords(o outline.Outline) string {
 // irreversibleNamed is how many irreversible changes are named.
 const irreversibleNamed = 5
 
-// irreversibleWords say what no rollback takes back.
-func irreversibleWords(o outline.Outline) string {
-	return cmp.Or(english.FirstOf(irreversibleNamed, o.Irreversible), "nothing: a rollback takes every step back")
+// irreversibleWords say what no rollback takes back; of a rollback, what no other plan does again.
+func irreversibleWords(p *v1.Plan, o outline.Outline) string {
+	nothing := "nothing: a rollback takes every step back"
+	if p.Direction == planstep.Rollback {
+		nothing = "nothing: another plan migrates again"
+	}
+	return cmp.Or(english.FirstOf(irreversibleNamed, o.Irreversible), nothing)
 }
 
-// writeSteps writes the steps below their phases and hosts.
+// stepsWords count the steps of a plan, and those that a rollback takes back. Nothing is taken back of a verification
+// or a wait, so that these count as such.
+func stepsWords(p *v1.Plan, l Layout) string {
+	all := english.Count(len(p.Steps), "step")
+	if !l.saysReversal(p) {
+		return all
+	}
+	return fmt.Sprintf("%s, %d reversible", all, len(p.Steps)-outline.ReversalOf(p, p.Steps).Lasting)
+}
+
+// saysReversal reports whether it is printed what of a plan can be taken back. A rollback is made to take things back.
+// A plan that others may have written is not judged by what it says of itself.
+func (l Layout) saysReversal(p *v1.Plan) bool { return l.judged && p.Direction != planstep.Rollback }
+
+// writeSteps writes the steps below their phases and hosts. Those that are folded are written together.
 func writeSteps(b *strings.Builder, p *v1.Plan, l Layout) {
-	number := 0
-	for i := 0; i < len(p.Steps); i++ {
-		s := p.Steps[i]
-		begins := i == 0 || s.Phase != p.Steps[i-1].Phase
-		if begins {
+	parts := fold.Single(p)
+	if l.Folded && !l.Verbose && !l.Wide {
+		parts = fold.Together(p)
+	}
+	number, host := 0, ""
+	for _, part := range parts {
+		first, last := p.Steps[part.First], p.Steps[part.End-1]
+		if part.First == 0 || first.Phase != p.Steps[part.First-1].Phase {
 			number++
-			if n := foldedSteps(p, i, l); n > 0 {
-				fmt.Fprintln(b, l.Wrap(fmt.Sprintf("phase %d  ", number), "  ", s.Phase+": "+foldedLine(p.Steps[i:i+n])))
-				i += n - 1
-				continue
-			}
-			fmt.Fprintf(b, "phase %d  %s\n", number, s.Phase)
+			fmt.Fprintln(b, l.Wrap(fmt.Sprintf("phase %d  ", number), "  ", phaseWords(p, part, l)))
+			host = ""
 		}
-		if s.Host != "" && (begins || s.Host != p.Steps[i-1].Host) {
-			fmt.Fprintf(b, "  host %s\n", s.Host)
-		} else if s.Host == "" && !begins && p.Steps[i-1].Host != "" {
-			b.WriteString("  cluster\n")
+		switch {
+		case part.Prepares: // its words are in the line of the phase
+		case len(part.Workers) > 0:
+			writeWorkers(b, p, part, l)
+		default:
+			writeHost(b, first.Host, host)
+			writeStep(b, p, part.First, l)
 		}
-		writeStep(b, p, i, l)
-		if p.Until == s.ID && i+1 < len(p.Steps) {
+		host = last.Host
+		if p.Until == last.ID && part.End < len(p.Steps) {
 			fmt.Fprintln(b, l.Wrap("  -- ", "     ", "apply stops here; the next one goes on with "+
-				strings.Join(planstep.Remaining(p, i+1), ", ")))
+				strings.Join(planstep.Remaining(p, part.End), ", ")))
 		}
 	}
 }
+
+// writeHost writes where a step acts, if the step before acts in another place.
+func writeHost(b *strings.Builder, host, before string) {
+	switch {
+	case host == before:
+	case host == "":
+		b.WriteString("  cluster\n")
+	default:
+		fmt.Fprintf(b, "  host %s\n", host)
+	}
+}
+
+// phaseWords are the name of the phase that begins with a part, whether it can be taken back, and how its workers are
+// spared. What a part that is folded does follows.
+func phaseWords(p *v1.Plan, part fold.Part, l Layout) string {
+	steps := p.Steps[part.First:]
+	if next := slices.IndexFunc(steps, func(s v1.Step) bool { return s.Phase != steps[0].Phase }); next > 0 {
+		steps = steps[:next]
+	}
+	words := []string{steps[0].Phase}
+	if l.saysReversal(p) {
+		words = append(words, reversalWords(outline.ReversalOf(p, steps))...)
+		words = append(words, canaryWords(p, steps)...)
+	}
+	if part.Prepares {
+		words = append(words, fold.DescribePreparation(p.Steps[part.First:part.End]))
+	}
+	return strings.Join(words, " · ")
+}
+
+// reversalWords say whether a rollback takes all of a phase back; none where it changes nothing.
+func reversalWords(r outline.Reversal) []string {
+	switch {
+	case r.Changes == 0:
+		return nil
+	case r.Lasting == 0:
+		return []string{"reversible"}
+	}
+	return []string{"not reversible: " + english.Count(r.Lasting, "step")}
+}
+
+// canariesNamed is how many canaries are named.
+const canariesNamed = 3
+
+// canaryWords say which workers change first, for how long each is watched, and how many nodes may be away at a time.
+// There are none where no worker changes.
+func canaryWords(p *v1.Plan, steps []v1.Step) []string {
+	var hosts []string
+	for _, s := range steps {
+		if s.Canary {
+			hosts = append(hosts, s.Host)
+		}
+	}
+	if len(hosts) == 0 {
+		return nil
+	}
+	first := english.Word(len(hosts), "canary ", "canaries ") + english.FirstOf(canariesNamed, hosts)
+	if soak := options.Soak(p.Options).Seconds(); soak > 0 {
+		first += english.Word(len(hosts), ", watched for ", ", each watched for ") + wording.CompactDuration(soak)
+	}
+	return []string{first, "maxUnavailable " + cmp.Or(p.Options.MaxUnavailable, options.DefaultMaxUnavailable)}
+}
+
+// writeWorkers writes the steps of workers, those that change the same together.
+func writeWorkers(b *strings.Builder, p *v1.Plan, part fold.Part, l Layout) {
+	all := fold.DescribeWorkers(p.Steps[part.First:part.End])
+	if len(part.Workers) == 1 {
+		s := fold.WithoutHost(p.Steps[part.First])
+		text := all + drainWords(s) + ": " + changeLine(s, false) + fold.Hidden
+		fmt.Fprintln(b, l.Wrap("  ", "    ", text))
+		return
+	}
+	fmt.Fprintln(b, l.Wrap("  ", "    ", all+fold.Hidden))
+	for _, same := range part.Workers {
+		if len(same) == 1 {
+			writeStep(b, p, same[0], l)
+			continue
+		}
+		s := fold.WithoutHost(p.Steps[same[0]])
+		writeChange(b, s, english.Count(len(same), "worker")+drainWords(s), p.Options, l)
+	}
+}
+
+// drainWords say of several workers that each is drained, after their number.
+func drainWords(s v1.Step) string {
+	if s.Drain {
+		return ", each drained before its change"
+	}
+	return ""
+}
+
+// indent begins the lines below that of a step.
+const indent = "        "
 
 // writeStep writes one step: what is done, what changes by it, and where.
 func writeStep(b *strings.Builder, p *v1.Plan, i int, l Layout) {
 	s := p.Steps[i]
-	const indent = "        "
-	line := func(label, text string) {
-		if text != "" {
-			fmt.Fprintln(b, l.Wrap(indent+label, indent, text))
-		}
-	}
-	fmt.Fprintln(b, l.Wrap("    "+stepMarks[s.Kind]+" ", indent, s.Title))
-	changes := changeLine(s, l.Wide)
-	line("change: ", changes)
-	line("at: ", target(s, p.Options, s.Title+" "+changes))
+	line := func(label, text string) { writeDetail(b, label, text, l) }
+	writeChange(b, s, s.Title, p.Options, l)
 	line("journal: ", l.words[l.Results[s.ID]])
 	if l.Wide && (i == 0 || s.Why != p.Steps[i-1].Why) {
 		line("why: ", s.Why)
 	}
+	if l.Wide && s.EstimateSeconds >= 1 {
+		line("takes: ", wording.CompactDuration(s.EstimateSeconds)+", by estimate")
+	}
+	if l.Wide || l.Verbose {
+		line("verified: ", verifiedWords(s))
+	}
 	if l.Wide {
-		if s.EstimateSeconds >= 1 {
-			line("takes: ", wording.CompactDuration(s.EstimateSeconds)+", by estimate")
-		}
 		line("undo: ", s.Undo)
 	}
 	for _, text := range more(s, l.Wide) {
@@ -263,53 +373,32 @@ func writeStep(b *strings.Builder, p *v1.Plan, i int, l Layout) {
 	}
 }
 
-// foldedSteps is how many steps from one on are printed as one line. Those are the steps that prepare. None of them may
-// wait for the operator, or be the last one of this apply.
-func foldedSteps(p *v1.Plan, from int, l Layout) int {
-	if !l.Folded || l.Verbose || l.Wide || p.Steps[from].Phase != planstep.PhasePrepare {
-		return 0
-	}
-	n := 0
-	for _, s := range p.Steps[from:] {
-		if s.Phase != planstep.PhasePrepare {
-			break
-		}
-		if s.Await != nil || s.ID == p.Until {
-			return 0
-		}
-		n++
-	}
-	return n
+// writeChange writes a title, what a step changes, and where.
+func writeChange(b *strings.Builder, s v1.Step, title string, o v1.Options, l Layout) {
+	fmt.Fprintln(b, l.Wrap("    "+stepMarks[s.Kind]+" ", indent, title))
+	changes := changeLine(s, l.Wide)
+	writeDetail(b, "change: ", changes, l)
+	writeDetail(b, "at: ", target(s, o, title+" "+changes), l)
 }
 
-// foldedLine says in one line what steps do.
-func foldedLine(steps []v1.Step) string {
-	objects, files, others := 0, 0, 0
-	var hosts []string
-	for _, s := range steps {
-		switch s.Kind {
-		case v1.StepEnsureObject:
-			objects++
-		case v1.StepWriteFile, v1.StepCopyFile:
-			files++
-		default:
-			others++
-		}
-		if s.Host != "" && !slices.Contains(hosts, s.Host) {
-			hosts = append(hosts, s.Host)
-		}
+// writeDetail writes a line below that of a step, if it has a text.
+func writeDetail(b *strings.Builder, label, text string, l Layout) {
+	if text != "" {
+		fmt.Fprintln(b, l.Wrap(indent+label, indent, text))
 	}
-	var parts []string
-	if objects > 0 {
-		parts = append(parts, "create "+english.Count(objects, "object"))
+}
+
+// verifiedWords say what has to hold after a step, before the next one is executed.
+func verifiedWords(s v1.Step) string {
+	var out []string
+	if s.Kind == v1.StepKubelet {
+		out = append(out, "the kubelet runs with these flags, and its node is Ready with the uid, providerID, addresses, "+
+			"labels and taints that it had")
 	}
-	if files > 0 {
-		parts = append(parts, "write "+english.Count(files, "file")+" on "+english.Count(len(hosts), "host"))
+	if len(s.Expect) > 0 {
+		out = append(out, expected(s.Expect))
 	}
-	if others > 0 {
-		parts = append(parts, english.Count(others, "other change"))
-	}
-	return english.Count(len(steps), "step") + ": " + strings.Join(parts, ", ") + " (-v shows them)"
+	return strings.Join(out, "; ")
 }
 
 // acceptedLines are lines with each finding that would block without the reason for which it is accepted.
@@ -328,17 +417,17 @@ func acceptedLines(p *v1.Plan) string {
 	return out.String()
 }
 
-// more is what follows the line of a step. What a step waits for is always shown; what is done by hand is shown if all
-// details are requested.
+// more is what follows the line of a step. What a step waits for is always shown, and that its node is drained. What is
+// done by hand is shown if all details are requested.
 func more(s v1.Step, wide bool) []string {
 	var out []string
 	if s.Await != nil {
 		out = append(out, s.Await.Instructions...)
 	}
+	if s.Drain {
+		out = append(out, "the node is drained before and made schedulable after it")
+	}
 	if wide {
-		if s.Drain {
-			out = append(out, "the node is drained before and made schedulable after it")
-		}
 		for _, m := range s.Manual {
 			out = append(out, "by hand: "+m)
 		}
