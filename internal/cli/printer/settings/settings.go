@@ -15,8 +15,8 @@ import (
 )
 
 // OfManagers are lines with the environment, the image and the arguments of each manager that a plan starts, masked.
-// They have the program that it gives to kubelets, too. A plan from elsewhere could use any of these to send the cloud's
-// credentials away, or to be root on each node. No line of a step has to show them.
+// They have the program that it gives to kubelets, too. A plan from elsewhere could use any of these to send the
+// cloud's credentials away, or to be root on each node. No line of a step has to show them.
 func OfManagers(p *v1.Plan) string {
 	var out strings.Builder
 	for _, e := range p.Options.Env {
