@@ -253,7 +253,7 @@ func TestABlockedPlanIsFollowedByACheck(t *testing.T) {
 		t.Errorf("exit code %d, want %q:\n%s", r.code, want, r.errOut)
 	}
 	r = transplant(t, append([]string{"check", "--from-snapshot", blocked, "--accept", "CLOUD-001=no account"}, credentials...)...)
-	if at := strings.Index(r.out, "accepted: they would block otherwise\n"); at < 0 || !strings.Contains(r.out[at:], "CLOUD-001") {
+	if at := strings.Index(r.out, "accepted: they would block otherwise · cloud config and credentials\n"); at < 0 || !strings.Contains(r.out[at:], "CLOUD-001") {
 		t.Errorf("what is accepted is not listed apart:\n%s", r.out)
 	}
 }

@@ -286,7 +286,8 @@ func TestWhatAFleetCommandIsNotAsked(t *testing.T) {
 	} {
 		fails(t, w.run(c.args...), exitcode.Error, c.words)
 	}
-	fails(t, w.run("apply", "b7k2m9x4fp"), exitcode.NotApproved, "not approved: there is no terminal on which to ask whether to start the migration of 1 cluster, wave by wave")
+	fails(t, w.run("apply", "b7k2m9x4fp"), exitcode.NotApproved, "not approved: there is no terminal on which to ask whether to start the migration of 1 cluster of the seed (context ",
+		", wave by wave; the feature that starts it cannot be switched off again")
 	if writes := writesOf(w); len(writes) > 0 {
 		t.Errorf("something was written: %v", writes)
 	}

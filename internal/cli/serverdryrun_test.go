@@ -42,7 +42,7 @@ func TestWhatTheServerRefusesInADryRun(t *testing.T) {
 		return err == nil
 	}
 	r := c.run("apply", good, "--dry-run=server", "--ascii")
-	fails(t, r, exitcode.Blocked, "in the dry run; nothing was changed")
+	fails(t, r, exitcode.Blocked, " in the dry run the API server refused ", " and gave no answer to 0; nothing was changed")
 	if !strings.Contains(r.out, "FAIL create RoleBinding/kube-system/") || !strings.Contains(r.out, "forbidden: ") {
 		t.Errorf("the refusal is not shown:\n%s", r.out)
 	}
@@ -82,7 +82,7 @@ func TestRequestsAreToldOfAndMadeInAnothersName(t *testing.T) {
 		return false
 	}
 	r := c.run("status", "-v=2", "--as", "jane", "--as-group", "ops", "--as-group", "on-call")
-	if r.code != exitcode.OK || !strings.Contains(r.errOut, "GET /version: 200 OK in ") {
+	if r.code != exitcode.OK || !strings.Contains(r.errOut, "GET /version?timeout=15s: 200 OK in ") {
 		t.Errorf("%s", r.text(nil))
 	}
 	if len(users) != 1 || !users["jane ops,on-call"] {
