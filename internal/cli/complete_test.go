@@ -4,8 +4,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/cli/complete"
@@ -53,6 +58,8 @@ func TestWhatTheShellIsOffered(t *testing.T) {
 		{[]string{"check", "--color", ""}, []string{"auto", "always", "never"}, nil},
 		{[]string{"check", "--strategy", ""}, []string{"leader-migration", "downtime"}, nil},
 		{[]string{"check", here, "--context", ""}, []string{"test"}, nil},
+		{[]string{"check", here, "--cluster", ""}, []string{"test"}, nil},
+		{[]string{"plan", "--image", ""}, []string{"official", "ours"}, nil},
 		{[]string{"check", "--seed-kubeconfig=" + o.kubeconfig, "--seed-context", ""}, []string{"test"}, nil},
 		{[]string{"apply", here, "--until", ""}, []string{"prepare", "kubelets", "leader-migration/kube-controller-manager@cp-2"}, []string{"create/$(reboot)"}},
 		{[]string{"apply", here, "--until", "kube"}, []string{"kubelets"}, []string{"prepare"}},
@@ -83,6 +90,77 @@ func TestWhatTheShellIsOffered(t *testing.T) {
 	}
 }
 
+func TestTheShellIsOfferedTheClustersOfAFleet(t *testing.T) {
+	w := newSeed(t)
+	w.plain("aws-east", "aws-west", "lab")
+	for _, c := range []struct{ group, name string }{
+		{"kubermatic.k8c.io", "twice"}, {"kubermatic.k8s.io", "twice"},
+		{"kubermatic.k8s.io", "$(reboot)"}, // which others may have written
+	} {
+		w.put(&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": c.group + "/v1", "kind": "Cluster", "metadata": map[string]any{"name": c.name},
+		}})
+	}
+	here := "--kubeconfig=" + w.kubeconfig
+	for _, c := range []struct{ args, want []string }{
+		{[]string{"fleet", "plan", here, ""}, []string{"aws-east", "aws-west", "lab", "twice"}},
+		{[]string{"fleet", "apply", here, "aws-"}, []string{"aws-east", "aws-west"}},
+		{[]string{"fleet", "status", here, "aws-east", "aws-"}, []string{"aws-west"}},
+		{[]string{"fleet", "rights", here, "l"}, []string{"lab"}},
+		{[]string{"fleet", "plan", here, "--except", "t"}, []string{"twice"}},
+		{[]string{"fleet", "apply", here, "--first", "lab,aws-east,"}, []string{"lab,aws-east,aws-west", "lab,aws-east,twice"}},
+		{[]string{"fleet", "status", "--provider", "a"}, []string{"anexia", "aws", "azure"}},
+		{[]string{"fleet", "status", "--provider", "aws,a"}, []string{"aws,anexia", "aws,azure"}},
+		{[]string{"fleet", "plan", "--image", ""}, []string{"aws=", "azure=", "gce=", "openstack=", "vsphere="}},
+		{[]string{"fleet", "plan", "--image", "aws=o"}, []string{"aws=official", "aws=ours"}},
+	} {
+		if diff := cmp.Diff(c.want, offered(t, c.args...)); diff != "" {
+			t.Errorf("completing %v (-want +got):\n%s", c.args, diff)
+		}
+	}
+	before := w.api.Requests()["list clusters"]
+	offered(t, "fleet", "plan", here, "")
+	if lists := w.api.Requests()["list clusters"] - before; lists != 2 {
+		t.Errorf("%d lists, one of each group was to be read", lists)
+	}
+}
+
+// A command and its completion have to ask one cluster, as one user.
+func TestTheShellIsOfferedWhatTheCommandWouldSee(t *testing.T) {
+	o := newOnlooker(t)
+	o.begin()
+	var mu sync.Mutex
+	users := map[string]bool{}
+	o.api.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		users[r.Header.Get("Impersonate-User")+" "+strings.Join(r.Header.Values("Impersonate-Group"), ",")] = true
+		return false
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["away"] = &clientcmdapi.Cluster{Server: "http://127.0.0.1:1"}
+	config.Clusters["tunnel"] = &clientcmdapi.Cluster{Server: o.api.URL}
+	config.AuthInfos["ops"] = &clientcmdapi.AuthInfo{}
+	config.Contexts["prod"], config.CurrentContext = &clientcmdapi.Context{Cluster: "away", AuthInfo: "ops"}, "prod"
+	here := "--kubeconfig=" + apitest.WriteKubeconfig(t, config)
+	if have := offered(t, "apply", here, "--cluster", ""); !slices.Equal(have, []string{"away", "tunnel"}) {
+		t.Errorf("clusters: %q", have)
+	}
+	if have := offered(t, "apply", here, "--until", ""); len(have) > 0 {
+		t.Errorf("the context's cluster does not answer, and has %q", have)
+	}
+	as := []string{"--cluster=tunnel", "--as=jane", "--as-group=ops", "--as-group=on-call"}
+	if have := offered(t, append(append([]string{"apply", here}, as...), "--until", "")...); !slices.Contains(have, "kubelets") {
+		t.Errorf("the cluster of --cluster is not asked: %q", have)
+	}
+	if len(users) != 1 || !users["jane ops,on-call"] {
+		t.Errorf("requests of %v", users)
+	}
+	if have := offered(t, "apply", here, "--cluster=tunnel", "--as-group=ops", "--until", ""); len(have) > 0 || len(users) != 1 {
+		t.Errorf("--as-group without --as is refused by the command, and offers %q as %v", have, users)
+	}
+}
+
 func TestTheShellIsOfferedNothingWhereNothingIsKnown(t *testing.T) {
 	server := apitest.New(t)
 	for _, args := range [][]string{
@@ -91,6 +169,10 @@ func TestTheShellIsOfferedNothingWhereNothingIsKnown(t *testing.T) {
 		{"apply", "--kubeconfig=" + file(t, "kubeconfig", "{]"), "--context", ""},
 		{"apply", "--kubeconfig=" + server.Kubeconfig(t), "--node", ""},
 		{"apply", "nope.yaml", "--kubeconfig=" + server.Kubeconfig(t), "--until", ""},
+		{"apply", "--kubeconfig=/nonexistent", "--cluster", ""},
+		{"fleet", "plan", "--kubeconfig=/nonexistent", ""},
+		{"fleet", "plan", "--kubeconfig=" + server.Kubeconfig(t), ""},
+		{"fleet", "apply", "--kubeconfig=" + server.Kubeconfig(t), "--except", ""},
 	} {
 		if have := offered(t, args...); len(have) > 0 {
 			t.Errorf("completing %v: %q", args, have)
@@ -113,8 +195,11 @@ func TestAClusterThatDoesNotAnswerHoldsNoShell(t *testing.T) {
 	complete.Limit = 100 * time.Millisecond
 	defer func() { complete.Limit = was }()
 	begun := time.Now()
-	if have := offered(t, "apply", "--kubeconfig="+server.Kubeconfig(t), "--until", ""); len(have) > 0 {
-		t.Errorf("%q", have)
+	here := "--kubeconfig=" + server.Kubeconfig(t)
+	for _, args := range [][]string{{"apply", here, "--until", ""}, {"fleet", "plan", here, "--except", ""}} {
+		if have := offered(t, args...); len(have) > 0 {
+			t.Errorf("%q", have)
+		}
 	}
 	if took := time.Since(begun); took > 5*time.Second || was > time.Second {
 		t.Errorf("it took %s with a limit of 100ms, and the limit is %s", took, was)

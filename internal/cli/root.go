@@ -165,7 +165,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 			console.ExplainArguments(each)
 		}
 	}
-	complete.Register(root)
+	complete.Register(root, c.Client)
 	help.Set(root, exitCodes, console.TerminalWidth(s.Out))
 	for _, cmd := range root.Commands() {
 		c.Commands = append(c.Commands, cmd.Name())

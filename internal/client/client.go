@@ -163,13 +163,14 @@ func GuessOf(flag, given string, read Kubeconfig) *ContextGuess {
 type Kubeconfig struct {
 	// Config is how the chosen context's cluster is reached.
 	Config *rest.Config
-	// Current is the context that counts where none is named, Contexts are all of them, sorted.
-	Current  string
-	Contexts []string
+	// Current is the context that counts where none is named.
+	Current string
+	// Contexts, Clusters and Users are the names of all of them, sorted.
+	Contexts, Clusters, Users []string
 }
 
-// ReadKubeconfig reads the kubeconfig in a file, or where the path is empty that which kubectl reads. Its contexts are
-// known also where the chosen one cannot be used, which is an error.
+// ReadKubeconfig reads the kubeconfig in a file, or where the path is empty that which kubectl reads. Its names are
+// known also where the chosen entries cannot be used, which is an error.
 func ReadKubeconfig(path string, chosen Choice) (Kubeconfig, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
@@ -180,6 +181,7 @@ func ReadKubeconfig(path string, chosen Choice) (Kubeconfig, error) {
 	var out Kubeconfig
 	if raw, err := loader.RawConfig(); err == nil {
 		out.Current, out.Contexts = raw.CurrentContext, slices.Sorted(maps.Keys(raw.Contexts))
+		out.Clusters, out.Users = slices.Sorted(maps.Keys(raw.Clusters)), slices.Sorted(maps.Keys(raw.AuthInfos))
 	}
 	var err error
 	out.Config, err = loader.ClientConfig()

@@ -3,7 +3,6 @@
 package complete
 
 import (
-	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,28 +10,34 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/answerlimit"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/cloudprogram"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // Limit is for how long a shell waits at most.
 var Limit = time.Second
 
-// Register adds the completions to all commands below a root.
-func Register(root *cobra.Command) {
-	console.Complete(root, "context", contexts("kubeconfig"))
+// completer answers the shell. The client has the global flags of the command line, and so the cluster to ask.
+type completer struct{ client *client.Client }
+
+// Register adds the completions to all commands below a root, whose global flags fill the client.
+func Register(root *cobra.Command, filled *client.Client) {
+	c := completer{filled}
+	words := c.byFlag()
 	each(root, func(cmd *cobra.Command) {
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { completeFlag(cmd, f) })
-		if cmd.ValidArgsFunction == nil && cmd.Args != nil && cmd.Args(cmd, []string{"x"}) != nil {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { completeFlag(cmd, f, words) })
+		switch {
+		case cmd.ValidArgsFunction != nil:
+		case strings.HasSuffix(cmd.Use, " [CLUSTER...]"):
+			cmd.ValidArgsFunction = c.fleetClusters
+		case cmd.Args != nil && cmd.Args(cmd, []string{"x"}) != nil:
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
 	})
@@ -45,99 +50,89 @@ func each(cmd *cobra.Command, do func(*cobra.Command)) {
 	}
 }
 
+// byFlag are the completions of flags that mean the same in every command.
+func (c completer) byFlag() map[string]cobra.CompletionFunc {
+	return map[string]cobra.CompletionFunc{
+		"cloud": cobra.FixedCompletions(
+			cloudprogram.Ours,
+			cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace,
+		),
+		"cluster":      ofKubeconfig("kubeconfig", func(k client.Kubeconfig) []string { return k.Clusters }),
+		"context":      ofKubeconfig("kubeconfig", func(k client.Kubeconfig) []string { return k.Contexts }),
+		"user":         ofKubeconfig("kubeconfig", func(k client.Kubeconfig) []string { return k.Users }),
+		"seed-context": ofKubeconfig("seed-kubeconfig", func(k client.Kubeconfig) []string { return k.Contexts }),
+		"image":        cobra.FixedCompletions(describedImages, cobra.ShellCompDirectiveNoFileComp),
+		"until":        c.ofPlan(steps),
+		"node":         c.ofPlan(planstep.Workers),
+		"without-host": c.ofPlan(hosts),
+		"provider":     listed(fleetProviders),
+		"first":        listed(c.fleetClusters),
+		"except":       listed(c.fleetClusters),
+	}
+}
+
 // completeFlag adds the completion of a flag by its kind and name. One that was added where the flag is stays.
-func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
+func completeFlag(cmd *cobra.Command, f *pflag.Flag, byName map[string]cobra.CompletionFunc) {
 	if _, there := cmd.GetFlagCompletionFunc(f.Name); there {
 		return
 	}
-	if format, ok := f.Value.(*printer.Format); ok {
-		console.Complete(cmd, f.Name, cobra.FixedCompletions(format.Allowed, cobra.ShellCompDirectiveNoFileComp))
-		return
+	words := byName[f.Name]
+	switch {
+	case f.Name == "image" && f.Value.Type() == "stringToString": // one for each provider
+		words = imagesOfProviders
+	case words == nil:
+		format, ok := f.Value.(*printer.Format)
+		if !ok {
+			return
+		}
+		words = cobra.FixedCompletions(format.Allowed, cobra.ShellCompDirectiveNoFileComp)
 	}
-	switch f.Name {
-	case "cloud":
-		console.Complete(cmd, f.Name, cobra.FixedCompletions(
-			cloudprogram.Ours,
-			cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace,
-		))
-	case "seed-context":
-		console.Complete(cmd, f.Name, contexts("seed-kubeconfig"))
-	case "until":
-		console.Complete(cmd, f.Name, ofPlan(steps))
-	case "node":
-		console.Complete(cmd, f.Name, ofPlan(planstep.Workers))
-	case "without-host":
-		console.Complete(cmd, f.Name, ofPlan(hosts))
-	}
+	console.Complete(cmd, f.Name, words)
 }
 
-// contexts completes the contexts of the kubeconfig that a flag names.
-func contexts(flag string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		// Its contexts are known without a current one.
-		read, _ := client.ReadKubeconfig(console.StringFlag(cmd, flag), client.Choice{})
-		return offered(read.Contexts, typed), cobra.ShellCompDirectiveNoFileComp
-	}
+// describedImages are the words in the place of an image, each with what it stands for.
+var describedImages = []string{
+	cloudprovider.Official + "\tby the provider's makers, for the cluster's minor version",
+	cloudprovider.Own + "\tby this project",
 }
 
-// ofPlan completes what a plan names: that of a file on the command line, or that of the journal in the cluster.
-func ofPlan(names func(*v1.Plan) []string) cobra.CompletionFunc {
+// imagesOfProviders completes PROVIDER=IMAGE: first the provider, then the words in the place of its image.
+func imagesOfProviders(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	if name, _, ok := strings.Cut(typed, "="); ok {
+		for _, image := range describedImages {
+			out = append(out, name+"="+image)
+		}
+		return startingWith(typed, out), cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, p := range rules.Providers {
+		if p.InTree != "" {
+			out = append(out, p.InTree+"=")
+		}
+	}
+	return startingWith(typed, out), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// fleetProviders completes the providers of a fleet's clusters, as their objects name them.
+func fleetProviders(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, p := range rules.Providers {
+		out = append(out, p.Name)
+	}
+	return startingWith(typed, out), cobra.ShellCompDirectiveNoFileComp
+}
+
+// listed completes the last word of a list with commas, and offers none that is in the list already.
+func listed(words cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		p := planOf(cmd, args)
-		if p == nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		before := typed[:strings.LastIndex(typed, ",")+1]
+		out, directive := words(cmd, args, strings.TrimPrefix(typed, before))
+		out = slices.DeleteFunc(out, func(w string) bool { return slices.Contains(strings.Split(before, ","), w) })
+		for i := range out {
+			out[i] = before + out[i]
 		}
-		return offered(names(p), typed), cobra.ShellCompDirectiveNoFileComp
+		return out, directive
 	}
-}
-
-func planOf(cmd *cobra.Command, args []string) *v1.Plan {
-	for _, path := range append(slices.Clone(args), console.StringFlag(cmd, "refresh")) {
-		if path == "" {
-			continue
-		}
-		if p, err := client.ReadPlan(path); err == nil {
-			return p
-		}
-	}
-	found := make(chan *v1.Plan, 1)
-	go func() { found <- begun(cmd) }() // what gives a kubeconfig its token may take its time
-	select {
-	case p := <-found:
-		return p
-	case <-time.After(Limit):
-		return nil
-	}
-}
-
-// begun is the plan of the migration that was begun on the cluster; nil where there is none or it cannot be read.
-func begun(cmd *cobra.Command) *v1.Plan {
-	groups, _ := cmd.Flags().GetStringArray("as-group") // every command has it
-	read, err := client.ReadKubeconfig(console.StringFlag(cmd, "kubeconfig"), client.Choice{
-		Context:  console.StringFlag(cmd, "context"),
-		Cluster:  console.StringFlag(cmd, "cluster"),
-		User:     console.StringFlag(cmd, "user"),
-		As:       console.StringFlag(cmd, "as"),
-		AsGroups: groups,
-	})
-	if err != nil {
-		return nil
-	}
-	cfg := read.Config
-	cfg.UserAgent, cfg.Timeout, cfg.WarningHandler = "transplant/"+client.Version, Limit, rest.NoWarnings{}
-	answerlimit.Lists(cfg)
-	kube, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), Limit)
-	defer cancel()
-	j, err := journal.Open(ctx, kube)
-	if err != nil {
-		return nil
-	}
-	doc := j.Doc()
-	return &doc.Plan
 }
 
 // steps are the phases of a plan and its steps.
@@ -167,8 +162,11 @@ func hosts(p *v1.Plan) []string {
 // plain are words that a shell takes as they are. A journal is written by others, and what is offered is typed.
 var plain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/@:+-]*$`)
 
+// offered are those of some words of others that the shell may be given.
 func offered(words []string, typed string) []string {
-	return slices.DeleteFunc(words, func(w string) bool {
-		return !plain.MatchString(w) || !strings.HasPrefix(w, typed)
-	})
+	return startingWith(typed, slices.DeleteFunc(words, func(w string) bool { return !plain.MatchString(w) }))
+}
+
+func startingWith(typed string, words []string) []string {
+	return slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, typed) })
 }
