@@ -121,6 +121,8 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		}},
 		{"two plans", []string{"apply", "a.yaml", "b.yaml"}, []string{`transplant apply takes [PLAN], and was given ["a.yaml" "b.yaml"]`}},
 		{"a command that is mistyped", []string{"stauts"}, []string{`unknown command "stauts"`, "status"}},
+		{"the name of bundle in other programs", []string{"support-bundle"}, []string{`unknown command "support-bundle"`, "Did you mean this?\n  | bundle\n"}},
+		{"another name of snapshot", []string{"inventory"}, []string{`unknown command "inventory"`, "Did you mean this?\n  | snapshot\n"}},
 		{"a flag that nobody knows", []string{"check", "--chatty"}, []string{"unknown flag: --chatty", "see: transplant check --help"}},
 		{"a flag without its value", []string{"plan", "--image"}, []string{"flag needs an argument: --image"}},
 		{"a length of time that is none", []string{"check", "--wait=soon"}, []string{`invalid argument "soon" for --wait: give a length of time, such as 90s or 10m`}},
