@@ -22,5 +22,9 @@ func TestRightsAreRoleBindingsInTheNamespacesOfClusters(t *testing.T) {
 	if r = w.run("rights", "c1"); r.code != exitcode.OK || strings.Contains(r.out, "cluster-c0") {
 		t.Error(r.text(nil))
 	}
+	r = w.run("rights", "c1", "--operator-account=platform", "--operator-namespace=ops")
+	if r.code != exitcode.OK || !strings.Contains(r.out, "- kind: ServiceAccount\n  name: platform\n  namespace: ops\n") {
+		t.Errorf("another account is not bound: %s", r.text(nil))
+	}
 	fails(t, w.run("rights", "c9"), exitcode.Error, "there is no cluster c9")
 }

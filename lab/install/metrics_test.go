@@ -99,6 +99,28 @@ func TestOnlyWhoMayReadMetricsGetsThem(t *testing.T) {
 	})
 }
 
+// Helm finds that a cluster knows no ServiceMonitors before it makes anything, so that the notes of a release need not warn of it.
+func TestHelmInstallsNothingWhereServiceMonitorsAreUnknown(t *testing.T) {
+	tool := withHelm(t)
+	server, _ := ccmtest.API(t, apiserver.Options{})
+	kubeconfig, err := server.Kubeconfig("installer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := tool.as(kubeconfig)
+	for _, helm := range []string{o.helm, o.helm3} {
+		_, _, err := o.run(t.Context(), helm, "install", "ccm", manifests.ChartDir, "--namespace", kubeSystem,
+			"--set", "metrics.enabled=true,metrics.serviceMonitor.enabled=true")
+		if err == nil || !strings.Contains(err.Error(), `no matches for kind "ServiceMonitor"`) {
+			t.Errorf("%s does not refuse it: %v", helm, err)
+		}
+		made := o.must(t, o.kubectl, "-n", kubeSystem, "get", "daemonsets,serviceaccounts,services", "-l", "app.kubernetes.io/instance=ccm", "-o", "name")
+		if made != "" {
+			t.Errorf("%s made\n%s", helm, made)
+		}
+	}
+}
+
 // token is one of a service account, from the API server.
 func token(t *testing.T, client kubernetes.Interface, namespace, name string) string {
 	t.Helper()

@@ -299,6 +299,12 @@ func TestValuesOfTheManagersChart(t *testing.T) {
 		{"a ServiceMonitor", []string{"metrics.enabled=true", "metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.interval=15s", "metrics.serviceMonitor.labels.release=kps"}, []string{
 			"kind: ServiceMonitor", "interval: 15s", "release: kps",
 		}, nil},
+		{"roles of others", []string{"rbac.create=false", "metrics.enabled=true", "leaderMigration.enabled=true"}, []string{"kind: ServiceAccount", "clusterIP: None"}, []string{
+			"rbac.authorization.k8s.io",
+		}},
+		{"an account of others", []string{"serviceAccount.create=false", "serviceAccount.name=mine"}, []string{"serviceAccountName: mine", "- kind: ServiceAccount\n    name: mine"}, []string{
+			"kind: ServiceAccount\nmetadata",
+		}},
 		{"no budget", []string{"podDisruptionBudget.enabled=false"}, nil, []string{"PodDisruptionBudget"}},
 		{"pods replaced by hand", []string{"updateStrategy=OnDelete"}, []string{"type: OnDelete"}, []string{"RollingUpdate"}},
 	} {
@@ -336,6 +342,8 @@ func TestChartsRefuseWhatTheyDoNotKnow(t *testing.T) {
 		says string
 	}{
 		{template("provider=cloudstack"), "provider"},
+		{template("rbac.create=perhaps"), "create"},
+		{template("serviceAccount.create=false", "serviceAccount.annotations.a=b"), "serviceAccount.annotations needs serviceAccount.create"},
 		{template("provder=aws"), "provder"},
 		{template("image.digest=sha256:1"), "digest"},
 		{template("routes.enabled=true"), "routes.clusterCIDR: name the pods' addresses"},
@@ -350,6 +358,7 @@ func TestChartsRefuseWhatTheyDoNotKnow(t *testing.T) {
 		{append(slices.Clone(operator), "ccmImages.azuer=official"), "azuer"},
 		{append(slices.Clone(operator), "networkPolicy.enabled=true"), "networkPolicy.apiServerCIDRs: name the addresses"},
 		{append(slices.Clone(operator), "clusterNamespaces={Cluster_x}"), "clusterNamespaces"},
+		{append(slices.Clone(operator), "clusterNamespaces={cluster-x},rbac.create=false"), "clusterNamespaces needs rbac.create"},
 		{append(slices.Clone(operator), "webhooks.certificate.secretName=x"), "caBundle or injectCAFrom"},
 		{append(slices.Clone(operator), "webhooks.certificate.injectCAFrom=a/b"), "needs secretName"},
 		{append(slices.Clone(operator), "webhooks.certificate.secretName=x,webhooks.certificate.injectCAFrom=a/b,webhooks.certificate.caBundle=-----BEGIN CERTIFICATE-----"), "set one"},

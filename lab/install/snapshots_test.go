@@ -68,7 +68,7 @@ func release(t *testing.T, document string) string {
 	if err := json.Unmarshal([]byte(document), &r); err != nil {
 		t.Fatalf("%v in\n%s", err, document)
 	}
-	if !strings.Contains(r.Manifest, "kind: ServiceAccount") || !strings.Contains(r.Info.Notes, "kubectl") {
+	if !strings.Contains(r.Manifest, "serviceAccountName: ") || !strings.Contains(r.Info.Notes, "kubectl") {
 		t.Fatalf("Helm renders no manifest, or says nothing:\n%s", document)
 	}
 	var b strings.Builder

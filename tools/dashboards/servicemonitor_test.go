@@ -3,6 +3,7 @@ package dashboards
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -30,5 +31,29 @@ func TestTheServiceMonitorIsOneOfPrometheusOperator(t *testing.T) {
 	}
 	if err := yaml.UnmarshalStrict([]byte("spec: {podEndpoints: []}"), &m); err == nil {
 		t.Error("a field of a PodMonitor is taken")
+	}
+}
+
+// What the charts render is in their snapshots.
+func TestTheServiceMonitorsOfTheChartsAreSomeOfPrometheusOperator(t *testing.T) {
+	for snapshot, port := range map[string]string{"cloud-controller-manager/migration.yaml": "https-metrics", "transplant-operator/strict.yaml": "metrics"} {
+		data, err := os.ReadFile(filepath.Join(root, "lab/install/testdata/charts", snapshot))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []monitoringv1.ServiceMonitor
+		for document := range strings.SplitSeq(string(data), "\n---\n") {
+			if !strings.Contains(document, "\nkind: ServiceMonitor\n") {
+				continue
+			}
+			var m monitoringv1.ServiceMonitor
+			if err := yaml.UnmarshalStrict([]byte(document), &m); err != nil {
+				t.Errorf("%s: %v", snapshot, err)
+			}
+			found = append(found, m)
+		}
+		if len(found) != 1 || len(found[0].Spec.Endpoints) != 1 || found[0].Spec.Endpoints[0].Port != port || found[0].Labels["release"] != "kps" {
+			t.Errorf("%s: %+v", snapshot, found)
+		}
 	}
 }

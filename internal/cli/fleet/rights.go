@@ -14,7 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/rollout"
 )
 
-// Names of the operator's rights in deploy/operator/rbac.yaml.
+// Names of the operator's rights in deploy/operator/rbac.yaml. Its account may have another one.
 const (
 	operatorName     = "transplant-operator"
 	controlPlaneRole = "transplant-operator-control-plane"
@@ -22,7 +22,7 @@ const (
 
 func newRights(c *console.Console) *cobra.Command {
 	var choose rollout.Selection
-	namespace := ""
+	account := operatorAccount{}
 	cmd := &cobra.Command{
 		Use:   "rights [CLUSTER...]",
 		Short: "Print the RoleBindings that let the operator work on control planes, one for each namespace",
@@ -33,16 +33,20 @@ func newRights(c *console.Console) *cobra.Command {
 			"changes nothing in a namespace without one: its Cluster says so. Run it again when clusters have come. It changes nothing by itself.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			choose.Names = names
-			return printRights(cmd.Context(), c, &choose, namespace)
+			return printRights(cmd.Context(), c, &choose, account)
 		},
 	}
 	addSelectionFlags(&choose, cmd)
+	cmd.Flags().StringVar(&account.name, "operator-account", operatorName, "ServiceAccount of the operator")
 	cmd.Flags().
-		StringVar(&namespace, "operator-namespace", "transplant-system", "namespace of the operator and its ServiceAccount "+operatorName)
+		StringVar(&account.namespace, "operator-namespace", "transplant-system", "namespace of the operator and its ServiceAccount")
 	return cmd
 }
 
-func printRights(ctx context.Context, c *console.Console, choose *rollout.Selection, operator string) error {
+// operatorAccount is the ServiceAccount of the operator.
+type operatorAccount struct{ namespace, name string }
+
+func printRights(ctx context.Context, c *console.Console, choose *rollout.Selection, of operatorAccount) error {
 	if _, err := choose.Labels(); err != nil {
 		return err
 	}
@@ -63,7 +67,7 @@ func printRights(ctx context.Context, c *console.Console, choose *rollout.Select
 	}
 	slices.Sort(namespaces)
 	for _, namespace := range slices.Compact(namespaces) {
-		text, err := yaml.Marshal(operatorBinding(namespace, operator))
+		text, err := yaml.Marshal(operatorBinding(namespace, of))
 		if err != nil {
 			return fmt.Errorf("writing the RoleBinding of namespace %s: %w", namespace, err)
 		}
@@ -73,11 +77,11 @@ func printRights(ctx context.Context, c *console.Console, choose *rollout.Select
 }
 
 // operatorBinding lets the operator work on the control plane in a namespace.
-func operatorBinding(namespace, operator string) rbacv1.RoleBinding {
+func operatorBinding(namespace string, of operatorAccount) rbacv1.RoleBinding {
 	return rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: operatorName, Namespace: namespace},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: controlPlaneRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: operatorName, Namespace: operator}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: of.name, Namespace: of.namespace}},
 	}
 }
