@@ -63,7 +63,7 @@ func (c completer) fleetClusters(
 	return offered(names, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
-// withinLimit returns what the cluster answers that the global flags name, or nothing where it takes longer than a shell
+// withinLimit returns what the cluster of the global flags answers, or nothing where that takes longer than a shell
 // waits. What gives a kubeconfig its token may take its time, too, and minds no context.
 func withinLimit[T any](ctx context.Context, named *client.Client, ask func(context.Context, *rest.Config) T) T {
 	limit, found := Limit, make(chan T, 1)
@@ -71,7 +71,7 @@ func withinLimit[T any](ctx context.Context, named *client.Client, ask func(cont
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		var answer T
-		if cfg := configWithin(named, limit); cfg != nil {
+		if cfg := restConfig(named); cfg != nil {
 			answer = ask(ctx, cfg)
 		}
 		found <- answer
@@ -85,20 +85,19 @@ func withinLimit[T any](ctx context.Context, named *client.Client, ask func(cont
 	}
 }
 
-// configWithin is how the cluster is reached that the global flags name, as the command itself reaches it; nil where they
-// name none that can be used.
-func configWithin(named *client.Client, limit time.Duration) *rest.Config {
+// restConfig is how a command would reach the cluster of the global flags; nil where they name none that can be used.
+func restConfig(named *client.Client) *rest.Config {
 	chosen := named.Chosen
 	chosen.Context = named.Context
 	if len(chosen.AsGroups) > 0 && chosen.As == "" {
-		return nil // as itself a command would see more than as such a group
+		return nil // the command refuses that, since the caller may see more than the group
 	}
 	read, err := client.ReadKubeconfig(named.Kubeconfig, chosen)
 	if err != nil {
 		return nil
 	}
 	cfg := read.Config
-	cfg.UserAgent, cfg.Timeout, cfg.WarningHandler = "transplant/"+client.Version, limit, rest.NoWarnings{}
+	cfg.UserAgent, cfg.WarningHandler = "transplant/"+client.Version, rest.NoWarnings{}
 	answerlimit.Lists(cfg)
 	return cfg
 }
