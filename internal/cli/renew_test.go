@@ -103,7 +103,8 @@ func TestTheStatusOfAHostedControlPlaneWarnsOfATokenThatEndsSoon(t *testing.T) {
 				console.Streams{In: strings.NewReader(""), Out: &out, Err: &out},
 			)
 			said := out.String()
-			if code != exitcode.OK || !strings.Contains(said, c.says) || strings.Contains(said, "renew --seed-namespace cluster-x") != c.warned {
+			hasCode := strings.Contains(said, `"code": "TokenExpires"`)
+			if code != exitcode.OK || !strings.Contains(said, c.says) || strings.Contains(said, "renew --seed-namespace cluster-x") != c.warned || hasCode != c.warned {
 				t.Errorf("exit code %d, want %q:\n%s", code, c.says, said)
 			}
 			if strings.Contains(said, token) {

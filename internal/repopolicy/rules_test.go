@@ -59,6 +59,7 @@ var rules = map[string]rule{
 	"the page of packages names each":         namedPackages,
 	"links between pages lead somewhere":      deadLinks,
 	"the index names each page":               unlistedPages,
+	"blockers have codes":                     blockerCodes,
 }
 
 // files calls visit with every file of a tree that is or could be committed.

@@ -24,9 +24,9 @@ const (
 	levelInfo    = "info"
 )
 
-// Impacts of a Blocker. OnMigration is that of what keeps the run itself from going on.
+// Impacts of a Blocker.
 const (
-	OnMigration     = "migration"
+	onMigration     = "migration"
 	onNodes         = "nodes"
 	onControlPlane  = "control plane"
 	onLoops         = "cloud loops"
@@ -51,11 +51,14 @@ func health(f Facts, s v1.Status) []v1.Blocker {
 		lockHealth(s), standstill(f, s), runHealth(f, s), nodeHealth(f), podHealth(f), leaseHealth(f, s), eventHealth(f),
 	)
 	if d := f.skew(); d != 0 && s.Lock != nil {
-		out = append(out, v1.Blocker{Level: levelInfo, Impact: OnMigration, Message: fmt.Sprintf(
-			"the clock of %s differs from the API server's by %s; times of the run are corrected by that",
-			cmp.Or(s.Lock.Host, s.Lock.Holder),
-			d.Abs(),
-		)})
+		out = append(out, v1.Blocker{
+			Code: v1.BlockerClockOff, Level: levelInfo, Impact: onMigration,
+			Message: fmt.Sprintf(
+				"the clock of %s differs from the API server's by %s; times of the run are corrected by that",
+				cmp.Or(s.Lock.Host, s.Lock.Holder),
+				d.Abs(),
+			),
+		})
 	}
 	levels := []string{levelError, levelWarning, levelInfo}
 	slices.SortStableFunc(out, func(a, b v1.Blocker) int {
@@ -66,7 +69,9 @@ func health(f Facts, s v1.Status) []v1.Blocker {
 		)
 	})
 	if s.Untrusted != "" { // all else here is said of a journal that may be made up
-		return slices.Insert(out, 0, v1.Blocker{Level: levelError, Impact: OnMigration, Message: s.Untrusted})
+		return slices.Insert(out, 0, v1.Blocker{
+			Code: v1.BlockerJournalUntrusted, Level: levelError, Impact: onMigration, Message: s.Untrusted,
+		})
 	}
 	return out
 }
@@ -88,8 +93,9 @@ func lockHealth(s v1.Status) []v1.Blocker {
 		return nil
 	}
 	b := v1.Blocker{
+		Code:         v1.BlockerLockSilent,
 		Level:        levelWarning,
-		Impact:       OnMigration,
+		Impact:       onMigration,
 		SinceSeconds: &s.Lock.AgeSeconds,
 		Message: fmt.Sprintf(
 			"%s has not renewed its lock for %.0fs; it does so every %.0fs",
@@ -99,7 +105,7 @@ func lockHealth(s v1.Status) []v1.Blocker {
 		),
 	}
 	if s.Lock.Expired {
-		b.Level = levelError
+		b.Code, b.Level = v1.BlockerLockExpired, levelError
 		b.Message = fmt.Sprintf(
 			"%s has not renewed its lock for %.0fs: it has ended, is frozen or cannot reach the API server",
 			s.Lock.Holder,
@@ -112,14 +118,15 @@ func lockHealth(s v1.Status) []v1.Blocker {
 func runHealth(f Facts, s v1.Status) []v1.Blocker {
 	var out []v1.Blocker
 	if s.State == v1.StateFailed {
-		out = append(
-			out,
-			v1.Blocker{Level: levelError, Impact: OnMigration, Message: "the run ended with an error, and no process executes it"},
-		)
+		out = append(out, v1.Blocker{
+			Code: v1.BlockerRunFailed, Level: levelError, Impact: onMigration,
+			Message: "the run ended with an error, and no process executes it",
+		})
 	}
 	if f.Journal != nil {
 		for _, h := range f.Journal.Without {
 			out = append(out, v1.Blocker{
+				Code:         v1.BlockerHostExcluded,
 				Level:        levelWarning,
 				Impact:       onNodes,
 				SinceSeconds: since(f.since(h.At)),
@@ -141,8 +148,9 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 		}
 		took := s.Current[at].SinceSeconds
 		out = append(out, v1.Blocker{
+			Code:         v1.BlockerStepSlow,
 			Level:        levelWarning,
-			Impact:       OnMigration,
+			Impact:       onMigration,
 			SinceSeconds: &took,
 			Message:      fmt.Sprintf("step %s takes far longer than the %.0fs of the plan", step.ID, f.estimateOf(step)),
 		})
@@ -155,15 +163,20 @@ func standstill(f Facts, s v1.Status) []v1.Blocker {
 	var out []v1.Blocker
 	if s.State == v1.StateStopped && s.StoppedBehind == "" {
 		out = append(out, v1.Blocker{
-			Level: levelWarning, Impact: OnMigration,
+			Code: v1.BlockerRunStopped, Level: levelWarning, Impact: onMigration,
 			Message: "no process executes the run: the last command was interrupted or killed",
 		})
 	}
 	if loops := withoutOwner(s); loops != "" {
-		out = append(out, v1.Blocker{Level: levelError, Impact: onLoops, Message: "no manager holds the lease of " + loops})
+		out = append(out, v1.Blocker{
+			Code: v1.BlockerLoopWithoutOwner, Level: levelError, Impact: onLoops,
+			Message: "no manager holds the lease of " + loops,
+		})
 	}
 	if s.Paused != nil && f.isRunning() {
-		b := v1.Blocker{Level: levelWarning, Impact: OnMigration, Message: pause.Describe(*s.Paused)}
+		b := v1.Blocker{
+			Code: v1.BlockerPaused, Level: levelWarning, Impact: onMigration, Message: pause.Describe(*s.Paused),
+		}
 		if s.State == v1.StateApplying || s.State == v1.StateRollingBack {
 			b.Message = "the run waits after this step: it is " + b.Message
 		}
@@ -206,7 +219,7 @@ func nodeHealth(f Facts) []v1.Blocker {
 	}
 	slices.Sort(names)
 	return []v1.Blocker{{
-		Level: levelWarning, Impact: onNodes, SinceSeconds: since(longest),
+		Code: v1.BlockerNodeNotReady, Level: levelWarning, Impact: onNodes, SinceSeconds: since(longest),
 		Message: fmt.Sprintf("%d of %d nodes not Ready: %s", len(names), len(f.Nodes), english.FirstOf(namesAtMost, names)),
 	}}
 }
@@ -230,15 +243,13 @@ func podHealth(f Facts) []v1.Blocker {
 		if why, is := podreason.Of(facts); is {
 			message = why.String()
 		}
-		out = append(
-			out,
-			v1.Blocker{
-				Level:        levelWarning,
-				Impact:       onControlPlane,
-				SinceSeconds: since(took),
-				Message:      message,
-			},
-		)
+		out = append(out, v1.Blocker{
+			Code:         v1.BlockerPodNotReady,
+			Level:        levelWarning,
+			Impact:       onControlPlane,
+			SinceSeconds: since(took),
+			Message:      message,
+		})
 	}
 	return out
 }
@@ -263,6 +274,7 @@ func leaseHealth(f Facts, s v1.Status) []v1.Blocker {
 		}
 		took := l.AgeSeconds
 		b := v1.Blocker{
+			Code:         v1.BlockerLeaseExpired,
 			Level:        levelWarning,
 			Impact:       onLoops,
 			SinceSeconds: &took,
@@ -309,9 +321,9 @@ func eventHealth(f Facts) []v1.Blocker {
 // eventBlockers are the blockers of events of one kind of object and one reason. Many objects with one trouble are one
 // blocker: eight nodes that an outage of the cloud keeps would else hide all the rest.
 func eventBlockers(f Facts, events []*corev1.Event) []v1.Blocker {
-	impact := onNodes
+	code, impact := v1.BlockerNodeWarning, onNodes
 	if events[0].InvolvedObject.Kind == "Service" {
-		impact = onLoadBalancers
+		code, impact = v1.BlockerServiceWarning, onLoadBalancers
 	}
 	slices.SortFunc(events, func(a, b *corev1.Event) int {
 		return cmp.Or(EventTime(b).Compare(EventTime(a)), strings.Compare(ObjectName(a), ObjectName(b)))
@@ -324,6 +336,7 @@ func eventBlockers(f Facts, events []*corev1.Event) []v1.Blocker {
 	var out []v1.Blocker
 	for _, e := range events {
 		out = append(out, v1.Blocker{
+			Code:         code,
 			Level:        levelWarning,
 			Impact:       impact,
 			SinceSeconds: since(f.Now.Sub(EventTime(e))),

@@ -260,7 +260,7 @@ func TestAWorkerThatIsWatchedIsNotSlow(t *testing.T) {
 			f.Journal.Plan.Options.Soak, f.Journal.Plan.Steps[1].Canary = "10m", isCanary
 			f.Journal.Records[1].Started = noon.Add(-9 * time.Minute)
 		}))
-		isSlow := slices.ContainsFunc(s.Health, func(b v1.Blocker) bool { return strings.Contains(b.Message, "takes far longer than") })
+		isSlow := slices.ContainsFunc(s.Health, func(b v1.Blocker) bool { return b.Code == v1.BlockerStepSlow })
 		isBlocked := slices.ContainsFunc(s.Nodes, func(n v1.NodeStatus) bool { return n.Name == "cp-1" && n.State == v1.NodeBlocked })
 		if isSlow == isCanary || isBlocked == isCanary {
 			t.Errorf("%s: slow %v, blocked %v", name, isSlow, isBlocked)
@@ -511,7 +511,8 @@ func TestALoopWithoutAManagerIsAnErrorOnceTheRunIsOver(t *testing.T) {
 	}
 	over := func(f *Facts) { f.Journal.Phase, f.Journal.Ended, f.Lock = v1.RunApplied, ptr.To(noon), nil }
 	is := func(b v1.Blocker) bool {
-		return b.Level == levelError && b.Message == "no manager holds the lease of nodeipam, service"
+		return b.Code == v1.BlockerLoopWithoutOwner && b.Level == levelError &&
+			b.Message == "no manager holds the lease of nodeipam, service"
 	}
 	if s := Judge(underWay(expired, over)); !slices.ContainsFunc(s.Health, is) {
 		t.Errorf("when it is over: %+v", s.Health)

@@ -158,8 +158,51 @@ const (
 	NodeOut = "Out"
 )
 
+// BlockerCode says what a Blocker is about. A code keeps its meaning, so that who compares codes may ignore the words.
+type BlockerCode string
+
+// Codes of a Blocker. Where a check finds the same, its reason is the code.
+const (
+	// BlockerJournalUntrusted: the journal is not what a migration writes, and no command goes on with it.
+	BlockerJournalUntrusted BlockerCode = "JournalUntrusted"
+	// BlockerRunFailed: the last step that was tried failed, and no process executes the run.
+	BlockerRunFailed BlockerCode = "RunFailed"
+	// BlockerRunStopped: no process executes the run, though no user told it to stop and no step failed.
+	BlockerRunStopped BlockerCode = "RunStopped"
+	// BlockerPaused: a user or the run itself has asked for a pause.
+	BlockerPaused BlockerCode = "Paused"
+	// BlockerLockSilent: the holder of the lock missed several renewals, and the lock is still its own.
+	BlockerLockSilent BlockerCode = "LockSilent"
+	// BlockerLockExpired: the lock was not renewed for longer than it lasts.
+	BlockerLockExpired BlockerCode = "LockExpired"
+	// BlockerStepSlow: a step takes far longer than the plan estimates.
+	BlockerStepSlow BlockerCode = "StepSlow"
+	// BlockerHostExcluded: a host was excluded from the run, and must not come back as it was.
+	BlockerHostExcluded BlockerCode = "HostExcluded"
+	// BlockerLoopWithoutOwner: the run has ended, and no manager may run a loop.
+	BlockerLoopWithoutOwner BlockerCode = "LoopWithoutOwner"
+	// BlockerTwoOwners: a loop of a hosted control plane runs in more than one manager.
+	BlockerTwoOwners BlockerCode = "TwoOwners"
+	// BlockerLeaseExpired: no manager renews a lease, so that the loops under it stand still.
+	BlockerLeaseExpired BlockerCode = "LeaseExpired"
+	// BlockerNodeNotReady: nodes are not Ready.
+	BlockerNodeNotReady BlockerCode = "NodeNotReady"
+	// BlockerPodNotReady: a pod of the control plane is not Ready.
+	BlockerPodNotReady BlockerCode = "PodNotReady"
+	// BlockerNodeWarning: a warning about Nodes was reported within the last minutes.
+	BlockerNodeWarning BlockerCode = "NodeWarning"
+	// BlockerServiceWarning: a warning about Services was reported within the last minutes.
+	BlockerServiceWarning BlockerCode = "ServiceWarning"
+	// BlockerTokenExpires: the token of a hosted cloud-controller-manager cannot be used, or not for long.
+	BlockerTokenExpires BlockerCode = "TokenExpires"
+	// BlockerClockOff: the clock of the machine that executes the run differs from the API server's.
+	BlockerClockOff BlockerCode = "ClockOff"
+)
+
 // Blocker is something that stands in the way of a run, or that an operator should know of.
 type Blocker struct {
+	// Code says what it is about. It is stable, and Message is not.
+	Code BlockerCode `json:"code"`
 	// Level is error, warning or info.
 	Level string `json:"level"`
 	// Impact is what suffers, in two words: migration, node, control plane, load balancers.

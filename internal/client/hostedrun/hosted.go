@@ -312,10 +312,10 @@ func (m *Migration) Status(ctx context.Context) (v1.Status, error) {
 			s.Owners[loop], s.OwnersFrom[loop] = o.Component+"@"+o.Pod, "gauges"
 		}
 		for _, also := range o.Also {
-			s.Health = append(
-				s.Health,
-				v1.Blocker{Level: "error", Impact: findings.ImpactTwoOwners, Message: fmt.Sprintf("loop %s also runs in %s", loop, also)},
-			)
+			s.Health = append(s.Health, v1.Blocker{
+				Code: v1.BlockerTwoOwners, Level: "error", Impact: findings.ImpactTwoOwners,
+				Message: fmt.Sprintf("loop %s also runs in %s", loop, also),
+			})
 		}
 	}
 	s.NotRead = append(s.NotRead, owners.Unknown...)
@@ -335,7 +335,7 @@ func (m *Migration) warnOfToken(ctx context.Context, s *v1.Status) {
 	}
 	if why := cloudconfig.TokenProblem(token, s.Time); why != "" {
 		s.Health = append(s.Health, v1.Blocker{
-			Level: "warning", Impact: findings.ImpactNoLoops,
+			Code: v1.BlockerTokenExpires, Level: "warning", Impact: findings.ImpactNoLoops,
 			Message: "transplant renew --seed-namespace " + m.Plane.Namespace + ": " + token.Path + " of the seed" + why,
 		})
 	}

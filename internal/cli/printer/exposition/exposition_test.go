@@ -39,7 +39,9 @@ func applying(changes ...func(*v1.Status)) v1.Status {
 		OwnersFrom: map[string]string{
 			"service": "lease kube-controller-manager", "route": "lease x, whose holder leads neither manager", "nodeipam": "lease y",
 		},
-		Health: []v1.Blocker{{Level: "warning", Impact: "nodes", Message: "1 of 5 nodes not Ready: worker-2"}},
+		Health: []v1.Blocker{
+			{Code: v1.BlockerNodeNotReady, Level: "warning", Impact: "nodes", Message: "1 of 5 nodes not Ready: worker-2"},
+		},
 	}
 	for _, change := range changes {
 		change(&s)
@@ -114,9 +116,12 @@ func TestASeriesForEachAnswerOfAStatus(t *testing.T) {
 
 // What the shipped rules ask for: phase and stuck are the operator's, by the same rules.
 func TestEachStateHasTheOperatorsPhase(t *testing.T) {
-	slow := v1.Blocker{Level: "warning", Impact: "migration", Message: "step a takes far longer than the 5s of the plan"}
-	unready := v1.Blocker{Level: "error", Impact: "nodes", Message: "1 of 5 nodes not Ready: worker-2"}
-	blocked := func(by v1.Blocker) func(*v1.Status) { return func(s *v1.Status) { s.Health = append(s.Health, by) } }
+	// Another impact and other words change nothing: the code counts.
+	blocked := func(by v1.BlockerCode) func(*v1.Status) {
+		return func(s *v1.Status) {
+			s.Health = append(s.Health, v1.Blocker{Code: by, Level: "warning", Impact: "nodes"})
+		}
+	}
 	asked := func(s *v1.Status) { s.StoppedBehind = "a" }
 	paused := func(s *v1.Status) { s.Paused = &v1.Pause{By: "boss@desk"} }
 	for name, c := range map[string]struct {
@@ -130,10 +135,12 @@ func TestEachStateHasTheOperatorsPhase(t *testing.T) {
 		"it was rolled back":                         {applying(in(v1.StateRolledBack)), "", "", false},
 		"it goes on":                                 {applying(), "", "Handover", false},
 		"it is rolled back":                          {applying(in(v1.StateRollingBack)), "", "Handover", false},
-		"a step takes long":                          {applying(blocked(slow)), "", "Handover", true},
-		"a step takes long, and it is to wait":       {applying(blocked(slow), paused), "", "Handover", false},
-		"a node is not Ready":                        {applying(blocked(unready)), "", "Handover", false},
-		"the clocks differ":                          {applying(blocked(v1.Blocker{Level: "info", Impact: "migration"})), "", "Handover", false},
+		"a step takes long":                          {applying(blocked(v1.BlockerStepSlow)), "", "Handover", true},
+		"a step takes long, and it is to wait":       {applying(blocked(v1.BlockerStepSlow), paused), "", "Handover", false},
+		"its holder misses renewals":                 {applying(blocked(v1.BlockerLockSilent)), "", "Handover", true},
+		"its journal is not trusted":                 {applying(blocked(v1.BlockerJournalUntrusted)), "", "Handover", true},
+		"a node is not Ready":                        {applying(blocked(v1.BlockerNodeNotReady)), "", "Handover", false},
+		"the clocks differ":                          {applying(blocked(v1.BlockerClockOff)), "", "Handover", false},
 		"its holder is silent":                       {applying(in(v1.StateStalled)), "", "Handover", true},
 		"its command was killed":                     {applying(in(v1.StateStopped)), "", "Handover", true},
 		"it stopped where it was told to":            {applying(in(v1.StateStopped), asked), "", "Held", false},
@@ -194,7 +201,7 @@ func TestWhatIsNotKnownHasNoSeries(t *testing.T) {
 		},
 		"the managers of a seed were asked": {
 			applying(func(s *v1.Status) {
-				s.Health = append(s.Health, v1.Blocker{Level: "error", Impact: "two owners", Message: "loop service also runs in pod b"})
+				s.Health = append(s.Health, v1.Blocker{Code: v1.BlockerTwoOwners, Level: "error", Message: "loop service also runs in pod b"})
 			}), hosted.Handover, map[string]float64{"second_owners": 1, "blockers error": 1}, nil,
 		},
 		"the managers of a seed have one owner each": {applying(), hosted.Handover, map[string]float64{"second_owners": 0}, nil},
@@ -239,7 +246,7 @@ func TestNoTextOfTheClusterIsPrinted(t *testing.T) {
 		s.Lock = &v1.LockStatus{Holder: planted, User: planted, Host: planted, AgeFrom: planted}
 		s.Current = []v1.StepStatus{{ID: planted, Title: planted, Host: planted, Waiting: planted, Latest: planted}}
 		s.Nodes = append(s.Nodes, v1.NodeStatus{Name: planted, State: planted, Step: planted, Message: planted})
-		s.Health = append(s.Health, v1.Blocker{Level: planted, Impact: planted, Message: planted})
+		s.Health = append(s.Health, v1.Blocker{Code: planted, Level: planted, Impact: planted, Message: planted})
 		s.Leases = []v1.LeaseStatus{{Name: planted, Holder: planted}}
 		s.Owners["service"], s.Owners[planted], s.OwnersFrom["service"] = planted+"@"+planted, component.KCM+"@cp-1", planted
 	})

@@ -6,7 +6,6 @@ import (
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hosted"
-	"github.com/transplant-dev/transplant/internal/status"
 )
 
 // phaseOf returns the operator's phase that a state means; empty where none is under way or done, or none is known.
@@ -44,6 +43,12 @@ func phaseOf(s v1.Status, part hosted.Part) string {
 	return ""
 }
 
+// holdUps are the codes of what holds a run up that a command executes. What is wrong with nodes and pods is none: their
+// steps wait for it, and a step that waits for too long is slow.
+var holdUps = []v1.BlockerCode{
+	v1.BlockerStepSlow, v1.BlockerLockSilent, v1.BlockerLockExpired, v1.BlockerJournalUntrusted,
+}
+
 // isStuck reports whether a migration does not get on. As with the operator, one that failed is not stuck, which has an
 // alert of its own. Nor is one that waits because a user wants it to.
 func isStuck(s v1.Status) bool {
@@ -54,7 +59,7 @@ func isStuck(s v1.Status) bool {
 		return s.StoppedBehind == ""
 	case v1.StateApplying, v1.StateRollingBack:
 		return s.Paused == nil && slices.ContainsFunc(s.Health, func(b v1.Blocker) bool {
-			return b.Impact == status.OnMigration && b.Level != "info"
+			return slices.Contains(holdUps, b.Code)
 		})
 	}
 	return false

@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hosted"
@@ -131,18 +130,18 @@ func (to collection) addOwners(s v1.Status, part hosted.Part) {
 	if part == "" || len(s.OwnersFrom) == 0 {
 		return // leases show one owner at most: a 0 would deny what was not asked
 	}
-	two := countBy([]string{findings.ImpactTwoOwners}, s.Health, func(b v1.Blocker) string { return b.Impact })
+	two := countBy([]v1.BlockerCode{v1.BlockerTwoOwners}, s.Health, func(b v1.Blocker) v1.BlockerCode { return b.Code })
 	to.addGauge(
 		"second_owners",
 		"Managers that run a loop which another one runs, too; none where managers were not asked.",
-		two[findings.ImpactTwoOwners],
+		two[v1.BlockerTwoOwners],
 	)
 }
 
 // countBy returns how many things have each value of a label. One with another value is left out: values are of a
 // list, so that a cluster cannot add to it.
-func countBy[T any](values []string, things []T, valueOf func(T) string) map[string]float64 {
-	out := map[string]float64{}
+func countBy[T any, V ~string](values []V, things []T, valueOf func(T) V) map[V]float64 {
+	out := map[V]float64{}
 	for _, v := range values {
 		out[v] = 0
 	}
