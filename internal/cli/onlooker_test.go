@@ -129,7 +129,9 @@ func leaseObject(name, holder string, age time.Duration) *coordinationv1.Lease {
 func (o *onlooker) lock(age time.Duration, steps ...v1.StepProgress) {
 	o.t.Helper()
 	l := leaseObject(lock.LeaseName, lockHolder, age)
-	data, err := json.Marshal(v1.Progress{Run: o.doc.Run, Steps: steps, Disruption: "probes: 3 paths, no outage"})
+	data, err := json.Marshal(v1.Progress{Run: o.doc.Run, Steps: steps, Disruption: "probes: 3 paths, no outage", Probes: &v1.ProbeTotals{
+		Kinds: []v1.ProbeKindTotals{{Kind: v1.PathAPIRead, Paths: 2}, {Kind: v1.PathAPIWatch, Paths: 1}},
+	}})
 	if err != nil {
 		o.t.Fatal(err)
 	}

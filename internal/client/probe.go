@@ -123,7 +123,8 @@ func (c *Client) StartProbes(ctx context.Context, uid, run string) (func(), erro
 	p, err := c.NewProber(f, earlier, func(e v1.ProbeEvent) {
 		events = append(events, e)
 		if e.Event == v1.ProbeAlive && c.Progress != nil {
-			c.Progress.Disrupted("probes: " + probe.Summary(*probe.Sum(events)))
+			seen := *probe.Sum(events)
+			c.Progress.Disrupted("probes: "+probe.Summary(seen), probe.Totals(seen))
 		}
 		if err := file.Append(e); err != nil {
 			once.Do(func() { c.Narrate("the report will not show what clients noticed: %v", err) })

@@ -18,7 +18,7 @@ func TestProgressShowsNoSecret(t *testing.T) {
 	var said string
 	p := lock.NewProgress("run", func(doc string) { said = doc })
 	p.Saw(step.Event{Kind: step.EventWaiting, Step: v1.Step{ID: "a"}, Time: noon, Message: "its command is kubelet --token=" + secret + " --v=2"})
-	p.Disrupted("probe of https://ops:" + secret + "@example.com failed")
+	p.Disrupted("probe of https://ops:"+secret+"@example.com failed", nil)
 	for _, part := range []string{"kubelet --token=", "--v=2", "example.com failed"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("%q is not said: %s", part, said)
@@ -27,12 +27,16 @@ func TestProgressShowsNoSecret(t *testing.T) {
 	if strings.Contains(said, secret) {
 		t.Errorf("the secret is on the lock: %s", said)
 	}
-	read := lock.ReadProgress(`{"run":"run","disruption":"--password=` + secret + `","steps":[{"id":"a","waiting":"--token=` + secret + `"}]}`)
+	read := lock.ReadProgress(`{"run":"run","disruption":"--password=` + secret + `","steps":[{"id":"a","waiting":"--token=` + secret + `"}],` +
+		`"probes":{"kinds":[{"kind":"` + secret + `"},{"kind":"tcp","paths":2},{"kind":"tcp","paths":3}]}}`)
 	if read == nil || len(read.Steps) != 1 || read.Steps[0].ID != "a" || !strings.HasPrefix(read.Steps[0].Waiting, "--token=") {
 		t.Fatalf("%+v", read)
 	}
 	if all := read.Disruption + read.Steps[0].Waiting; strings.Contains(all, secret) {
 		t.Errorf("the secret is shown: %s", all)
+	}
+	if len(read.Probes.Kinds) != 1 || read.Probes.Kinds[0].Kind != v1.PathTCP || read.Probes.Kinds[0].Paths != 2 {
+		t.Errorf("kinds of paths that there are not, or twice: %+v", read.Probes)
 	}
 }
 

@@ -2,6 +2,8 @@ package probe
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -95,6 +97,43 @@ func restTitle(kind string, n int, others bool) string {
 		return fmt.Sprintf("%d other %s", n, what)
 	}
 	return fmt.Sprintf("%d %s", n, what)
+}
+
+// Totals are the numbers of what was seen so far, by kind of path. They name no path: there are as many kinds in a
+// cluster of five hundred load balancers as in one of two.
+func Totals(d v1.Disruption) *v1.ProbeTotals {
+	out := &v1.ProbeTotals{BudgetSeconds: d.BudgetSeconds}
+	for _, kind := range Kinds {
+		of := v1.ProbeKindTotals{Kind: kind}
+		for _, p := range d.Paths {
+			if p.Kind != kind {
+				continue
+			}
+			of.Paths++
+			of.LongestSeconds = max(of.LongestSeconds, p.LongestSeconds)
+			of.TotalSeconds += p.TotalSeconds
+		}
+		if of.Paths > 0 {
+			of.TotalSeconds = math.Round(1000*of.TotalSeconds) / 1000
+			out.Kinds = append(out.Kinds, of)
+		}
+	}
+	return out
+}
+
+// KnownTotals returns what is known in totals that another program wrote: those of kinds of paths that there are, each
+// once. It returns nil for nil.
+func KnownTotals(t *v1.ProbeTotals) *v1.ProbeTotals {
+	if t == nil {
+		return nil
+	}
+	out := &v1.ProbeTotals{BudgetSeconds: t.BudgetSeconds}
+	for _, kind := range Kinds {
+		if at := slices.IndexFunc(t.Kinds, func(of v1.ProbeKindTotals) bool { return of.Kind == kind }); at >= 0 {
+			out.Kinds = append(out.Kinds, t.Kinds[at])
+		}
+	}
+	return out
 }
 
 // lengthOf writes the length of an outage as a report does.

@@ -37,7 +37,7 @@ func Judge(f Facts) v1.Status {
 	s.State = stateOf(f, s)
 	s.IdleSeconds = idle(f, s)
 	if p := published(f); p != nil {
-		s.Disruption, s.Objectives = p.Disruption, p.Objectives
+		s.Disruption, s.Probes, s.Objectives = p.Disruption, p.Probes, p.Objectives
 	}
 	if f.Journal != nil {
 		s.Remaining = remaining(f, s)

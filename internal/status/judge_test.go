@@ -170,7 +170,7 @@ func TestStates(t *testing.T) {
 
 func TestWhatIsUnderWay(t *testing.T) {
 	s := Judge(underWay(func(f *Facts) {
-		f.Lock.Progress = &v1.Progress{Run: "run-1", Disruption: "no outage", Steps: []v1.StepProgress{
+		f.Lock.Progress = &v1.Progress{Run: "run-1", Disruption: "no outage", Probes: &v1.ProbeTotals{}, Steps: []v1.StepProgress{
 			{ID: "b", Since: noon.Add(-12 * time.Second), Waiting: "node cp-1 is not Ready", WaitingSince: noon.Add(-8 * time.Second)},
 			{ID: "c", Since: noon, Waiting: "paused"}, // not begun, as the journal has it
 		}}
@@ -180,7 +180,7 @@ func TestWhatIsUnderWay(t *testing.T) {
 		t.Error(diff)
 	}
 	if s.StepsDone != 1 || s.StepsTotal != 4 || s.Section != "roll" || s.SectionNumber != 2 || s.Sections != 3 || s.Upcoming != "" ||
-		s.Disruption != "no outage" ||
+		s.Disruption != "no outage" || s.Probes == nil ||
 		s.ElapsedSeconds != 60 {
 		t.Errorf("%+v", s)
 	}
@@ -190,8 +190,10 @@ func TestWhatIsUnderWay(t *testing.T) {
 		t.Errorf("what is no wait: %+v", s.Current)
 	}
 	if older := Judge(underWay(func(f *Facts) {
-		f.Lock.Progress = &v1.Progress{Run: "run-0", Disruption: "old", Steps: []v1.StepProgress{{ID: "b", Waiting: "old"}}}
-	})); older.Disruption != "" || older.Current[0].Waiting != "" {
+		f.Lock.Progress = &v1.Progress{
+			Run: "run-0", Disruption: "old", Probes: &v1.ProbeTotals{}, Steps: []v1.StepProgress{{ID: "b", Waiting: "old"}},
+		}
+	})); older.Disruption != "" || older.Probes != nil || older.Current[0].Waiting != "" {
 		t.Errorf("what was said of an older run counts: %+v", older)
 	}
 	if s := Judge(underWay(func(f *Facts) { f.Journal.Records = f.Journal.Records[:1] })); s.Upcoming != "b" || len(s.Current) != 0 {

@@ -77,8 +77,10 @@ type Status struct {
 	OwnersFrom map[string]string `json:"ownersFrom,omitempty"`
 	// Leases are those of the managers and of the migration, by name.
 	Leases []LeaseStatus `json:"leases,omitempty"`
-	// Disruption is what the probes of who executes the run have seen so far; empty where none run.
-	Disruption string `json:"disruption,omitempty"`
+	// Disruption is what the probes of who executes the run have seen so far; empty where none run. Probes are the same
+	// in numbers.
+	Disruption string       `json:"disruption,omitempty"`
+	Probes     *ProbeTotals `json:"probes,omitempty"`
 	// Objectives say how those of KEP-2395 stand, in the words of who executes the run. They are empty where no manager
 	// has shown its series.
 	Objectives string `json:"objectives,omitempty"`
@@ -212,14 +214,35 @@ type Blocker struct {
 	SinceSeconds *float64 `json:"sinceSeconds,omitempty"`
 }
 
+// ProbeTotals are what the probes next to a run have seen so far, in numbers.
+type ProbeTotals struct {
+	// BudgetSeconds is the longest outage that a path may have; nil when none was given.
+	BudgetSeconds *float64 `json:"budgetSeconds,omitempty"`
+	// Kinds are those of which a path was probed, each once, in the order of Disruption.Paths.
+	Kinds []ProbeKindTotals `json:"kinds,omitempty"`
+}
+
+// ProbeKindTotals are those of the paths of one kind.
+type ProbeKindTotals struct {
+	// Kind is api-read, api-watch, endpoints, tcp or http.
+	Kind string `json:"kind"`
+	// Paths that were probed, with those that ended since.
+	Paths int `json:"paths"`
+	// LongestSeconds is the longest outage of one path. TotalSeconds are the outages of all paths, one added to the other.
+	// An outage that lasts counts until now.
+	LongestSeconds float64 `json:"longestSeconds"`
+	TotalSeconds   float64 `json:"totalSeconds"`
+}
+
 // Progress is what the process that executes a run publishes about it, on the lock's Lease, which it renews every few
 // seconds anyway.
 type Progress struct {
 	Run string `json:"run"`
 	// Steps are those under way, in the order in which they were begun.
 	Steps []StepProgress `json:"steps,omitempty"`
-	// Disruption is what its probes have seen so far; empty where none run.
-	Disruption string `json:"disruption,omitempty"`
+	// Disruption is what its probes have seen so far; empty where none run. Probes are the same in numbers.
+	Disruption string       `json:"disruption,omitempty"`
+	Probes     *ProbeTotals `json:"probes,omitempty"`
 	// Objectives say how those of KEP-2395 stand; empty where no manager has shown its series yet.
 	Objectives string `json:"objectives,omitempty"`
 }

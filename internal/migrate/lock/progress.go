@@ -2,6 +2,7 @@ package lock
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/podreason"
+	"github.com/transplant-dev/transplant/internal/probe"
 )
 
 // ProgressAnnotation is where the lock's Lease says how the run goes: it is renewed every few seconds anyway, so that
@@ -76,12 +78,12 @@ func (p *Progress) Saw(e step.Event) {
 	p.send()
 }
 
-// Disrupted publishes what probes have seen so far, in one line.
-func (p *Progress) Disrupted(line string) {
+// Disrupted publishes what probes have seen so far, in one line and in numbers.
+func (p *Progress) Disrupted(line string, totals *v1.ProbeTotals) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if line = mask.Cut(line, progressLimit); line != p.doc.Disruption {
-		p.doc.Disruption = line
+	if line = mask.Cut(line, progressLimit); line != p.doc.Disruption || !reflect.DeepEqual(totals, p.doc.Probes) {
+		p.doc.Disruption, p.doc.Probes = line, totals
 		p.send()
 	}
 }
@@ -123,6 +125,7 @@ func ReadProgress(annotation string) *v1.Progress {
 		return nil
 	}
 	p.Disruption, p.Objectives = mask.Text(p.Disruption), mask.Text(p.Objectives)
+	p.Probes = probe.KnownTotals(p.Probes)
 	for i := range p.Steps {
 		p.Steps[i].Waiting, p.Steps[i].Latest = mask.Text(p.Steps[i].Waiting), mask.Text(p.Steps[i].Latest)
 	}

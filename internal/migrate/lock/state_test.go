@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -168,12 +169,14 @@ func TestProgressIsPublishedOnTheLock(t *testing.T) {
 		t.Errorf("a wait that is said at once: %+v", s)
 	}
 	p.Saw(step.Event{Kind: step.EventDone, Step: planned, Time: noon})
-	p.Disrupted("API watch: 1 reconnect")
+	longer := &v1.ProbeTotals{Kinds: []v1.ProbeKindTotals{{Kind: v1.PathTCP, Paths: 2, LongestSeconds: 1.5, TotalSeconds: 2}}}
+	p.Disrupted("API watch: 1 reconnect", &v1.ProbeTotals{Kinds: []v1.ProbeKindTotals{{Kind: v1.PathTCP, Paths: 2}}})
+	p.Disrupted("API watch: 1 reconnect", longer) // the words are the same
 	for len(shown().Steps) > 0 {
 		waitedFor(held, clock)
 		clock.Step(publishInterval)
 	}
-	if have := shown(); have.Disruption != "API watch: 1 reconnect" {
+	if have := shown(); have.Disruption != "API watch: 1 reconnect" || !reflect.DeepEqual(have.Probes, longer) {
 		t.Errorf("shown: %+v", have)
 	}
 	if err := lock.Release(t.Context()); err != nil {

@@ -32,6 +32,7 @@ func Print(w io.Writer, s v1.Status, part hosted.Part) error {
 	}
 	to.addLock(s.Lock)
 	to.addOwners(s, part)
+	to.addProbes(s.Probes)
 	families, err := registry.Gather()
 	if err != nil {
 		return fmt.Errorf("collecting the series of the status: %w", err)
@@ -77,11 +78,17 @@ func (to collection) addFlag(name, help string, isSet bool) { to.addGauge(name, 
 
 // addGauges adds a series for each value of a label.
 func (to collection) addGauges(name, help, label string, values map[string]float64) {
-	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + name, Help: help}, []string{label})
+	v := to.addVector(name, help, label)
 	for of, value := range values {
 		v.WithLabelValues(of).Set(value)
 	}
+}
+
+// addVector adds series that labels divide. Without a value it has none.
+func (to collection) addVector(name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + name, Help: help}, labels)
 	to.registry.MustRegister(v)
+	return v
 }
 
 func oneIf(is bool) float64 {

@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -42,6 +43,9 @@ func applying(changes ...func(*v1.Status)) v1.Status {
 		Health: []v1.Blocker{
 			{Code: v1.BlockerNodeNotReady, Level: "warning", Impact: "nodes", Message: "1 of 5 nodes not Ready: worker-2"},
 		},
+		Probes: &v1.ProbeTotals{BudgetSeconds: ptr.To(5.0), Kinds: []v1.ProbeKindTotals{
+			{Kind: v1.PathTCP, Paths: 12, LongestSeconds: 1.5, TotalSeconds: 4},
+		}},
 	}
 	for _, change := range changes {
 		change(&s)
@@ -105,6 +109,7 @@ func TestASeriesForEachAnswerOfAStatus(t *testing.T) {
 		"loop_owner kube-controller-manager service": 1, "loop_owner cloud-controller-manager service": 0, "loop_owner unknown service": 0,
 		"loop_owner kube-controller-manager route": 0, "loop_owner cloud-controller-manager route": 0, "loop_owner unknown route": 1,
 		"loop_owner kube-controller-manager nodeipam": 0, "loop_owner cloud-controller-manager nodeipam": 0, "loop_owner unknown nodeipam": 0,
+		"probe_budget_seconds": 5, "probe_paths tcp": 12, "probe_outage_seconds tcp longest": 1.5, "probe_outage_seconds tcp total": 4,
 	}
 	for _, state := range states {
 		want["state "+state] = oneIf(state == v1.StateApplying)
@@ -188,6 +193,12 @@ func TestWhatIsNotKnownHasNoSeries(t *testing.T) {
 			applying(in(v1.StateApplied), func(s *v1.Status) { s.ElapsedSeconds = 240 }), "",
 			map[string]float64{"progress_timestamp_seconds": float64(noon.Unix() - 60)}, []string{"lock_age_seconds", "lock_expired"},
 		},
+		"no probe runs": {
+			applying(func(s *v1.Status) { s.Probes = nil }), "", map[string]float64{"stuck": 0}, []string{"probe_"},
+		},
+		"the probes have no budget": {
+			applying(func(s *v1.Status) { s.Probes.BudgetSeconds = nil }), "", map[string]float64{"probe_paths tcp": 12}, []string{"probe_budget"},
+		},
 		"its holder is silent": {
 			applying(in(v1.StateStalled), func(s *v1.Status) { s.Lock.AgeSeconds, s.Lock.Expired = 215, true }), "",
 			map[string]float64{"lock_age_seconds": 215, "lock_expired": 1}, nil,
@@ -248,6 +259,7 @@ func TestNoTextOfTheClusterIsPrinted(t *testing.T) {
 		s.Nodes = append(s.Nodes, v1.NodeStatus{Name: planted, State: planted, Step: planted, Message: planted})
 		s.Health = append(s.Health, v1.Blocker{Code: planted, Level: planted, Impact: planted, Message: planted})
 		s.Leases = []v1.LeaseStatus{{Name: planted, Holder: planted}}
+		s.Probes.Kinds = append(s.Probes.Kinds, v1.ProbeKindTotals{Kind: planted})
 		s.Owners["service"], s.Owners[planted], s.OwnersFrom["service"] = planted+"@"+planted, component.KCM+"@cp-1", planted
 	})
 	for _, part := range []hosted.Part{"", hosted.Handover, hosted.Finish} {

@@ -4,12 +4,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/probe"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -110,11 +109,12 @@ func (to collection) addLock(l *v1.LockStatus) {
 // addOwners adds which manager may run which loop. The managers' own series have another name: under theirs each owner
 // would count twice, and the alert on two owners would fire.
 func (to collection) addOwners(s v1.Status, part hosted.Part) {
-	owners := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: prefix + "loop_owner",
-		Help: "1 for the manager that owns a loop, as far as the API shows it; all are 0 where no manager may run it.",
-	}, []string{"name", "manager"})
-	to.registry.MustRegister(owners)
+	owners := to.addVector(
+		"loop_owner",
+		"1 for the manager that owns a loop, as far as the API shows it; all are 0 where no manager may run it.",
+		"name",
+		"manager",
+	)
 	for loop, owner := range s.Owners {
 		if !wording.LoopNames[loop] {
 			continue // the steps of a journal may name anything
@@ -136,6 +136,33 @@ func (to collection) addOwners(s v1.Status, part hosted.Part) {
 		"Managers that run a loop which another one runs, too; none where managers were not asked.",
 		two[v1.BlockerTwoOwners],
 	)
+}
+
+// addProbes adds for how long clients had no answer, by kind of path: names of paths are those of Services and hosts.
+// Where no probe runs there are no series, since nothing is known then.
+func (to collection) addProbes(totals *v1.ProbeTotals) {
+	if totals = probe.KnownTotals(totals); totals == nil {
+		return
+	}
+	if totals.BudgetSeconds != nil {
+		to.addGauge(
+			"probe_budget_seconds",
+			"The longest outage that a path may have, as the run was told; none where it was not.",
+			*totals.BudgetSeconds,
+		)
+	}
+	paths := to.addVector("probe_paths", "Paths of clients that were probed, by kind.", "kind")
+	outages := to.addVector(
+		"probe_outage_seconds",
+		"Seconds without an answer over the probed paths of a kind: the longest outage of one, and all outages of all.",
+		"kind",
+		"span",
+	)
+	for _, of := range totals.Kinds {
+		paths.WithLabelValues(of.Kind).Set(float64(of.Paths))
+		outages.WithLabelValues(of.Kind, "longest").Set(of.LongestSeconds)
+		outages.WithLabelValues(of.Kind, "total").Set(of.TotalSeconds)
+	}
 }
 
 // countBy returns how many things have each value of a label. One with another value is left out: values are of a
