@@ -181,7 +181,7 @@ func ValidateAccept(accept map[string]string) error {
 
 // Find returns the check of a code, in whatever case it is written.
 func Find(code string) (rule.Check, bool) {
-	for _, c := range slices.Concat(Checks, hosted.Checks) {
+	for _, c := range All() {
 		if strings.EqualFold(c.Code, code) {
 			return c, true
 		}
@@ -194,5 +194,5 @@ func checksFor(s *v1.Snapshot) []rule.Check {
 	if s.Cluster.Seed == "" {
 		return Checks
 	}
-	return slices.Concat(hosted.Checks, Checks)
+	return All()
 }

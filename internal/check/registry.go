@@ -7,6 +7,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/access"
 	"github.com/transplant-dev/transplant/internal/check/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/check/controlplane"
+	"github.com/transplant-dev/transplant/internal/check/hosted"
 	"github.com/transplant-dev/transplant/internal/check/kubelet"
 	"github.com/transplant-dev/transplant/internal/check/leadermigration"
 	"github.com/transplant-dev/transplant/internal/check/loadbalancer"
@@ -47,3 +48,6 @@ func CodeOf(name string) string {
 
 // List returns a copy of all checks in reporting order.
 func List() []rule.Check { return slices.Clone(Checks) }
+
+// All returns every check that some cluster is judged with: those of a hosted control plane come first.
+func All() []rule.Check { return slices.Concat(hosted.Checks, Checks) }

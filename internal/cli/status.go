@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -252,6 +253,10 @@ func fingerprint(s v1.Status) v1.Status {
 		l := *s.Lock
 		l.AgeSeconds = 0
 		s.Lock = &l
+	}
+	s.SectionTimes = slices.Clone(s.SectionTimes)
+	for i := range s.SectionTimes {
+		s.SectionTimes[i].Seconds = 0
 	}
 	s.Current = append([]v1.StepStatus(nil), s.Current...)
 	for i := range s.Current {

@@ -100,7 +100,18 @@ func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error
 	default:
 		out.State = v1.StateStopped
 	}
+	addPlan(&out, &doc)
 	return out, Part(doc.Plan.Options.Part), nil
+}
+
+// addPlan fills in what the plan was made with, and for how long its phases were executed.
+func addPlan(out *v1.Status, doc *v1.Journal) {
+	ago := func(t time.Time) time.Duration { return out.Time.Sub(t) }
+	idling := time.Duration(0)
+	if out.State == v1.StateStopped || out.State == v1.StateFailed {
+		idling = ago(doc.LastSign())
+	}
+	out.SectionTimes, out.Findings = status.SectionTimes(doc, ago, idling), status.FindingsOf(&doc.Plan)
 }
 
 // countSteps fills in what the records say of the steps; it reports whether the last one that was begun went wrong.

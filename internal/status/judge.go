@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -42,6 +43,7 @@ func Judge(f Facts) v1.Status {
 	if f.Journal != nil {
 		s.Remaining = remaining(f, s)
 		s.Nodes = nodes(f, s)
+		s.SectionTimes, s.Findings = SectionTimes(f.Journal, f.since, idling(f, s)), FindingsOf(&f.Journal.Plan)
 	}
 	s.Leases = leases(f)
 	s.Owners, s.OwnersFrom = owners(f)
@@ -330,9 +332,13 @@ func idle(f Facts, s v1.Status) float64 {
 	if f.Journal == nil {
 		return 0
 	}
-	idle := f.Journal.IdleSince(f.Journal.Started)
+	return roundSeconds(f.Journal.IdleSince(f.Journal.Started) + idling(f, s))
+}
+
+// idling is for how long the run has been paused by now, or no command has executed it; zero while one does.
+func idling(f Facts, s v1.Status) time.Duration {
 	if s.State == v1.StateStopped || s.State == v1.StateFailed || s.State == v1.StatePaused {
-		idle += f.since(f.Journal.LastSign())
+		return f.since(f.Journal.LastSign())
 	}
-	return roundSeconds(idle)
+	return 0
 }

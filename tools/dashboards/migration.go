@@ -8,7 +8,7 @@ func migrationBoard() board {
 	return board{
 		name: "migration", uid: "transplant-migration", title: "Transplant / Migration",
 		about: "How far a migration is, what hinders it, and what it costs. Phases are those of the operator, and of " +
-			"transplant status -o prometheus, which also has steps. Machines are the operator's.",
+			"transplant status -o prometheus, which also has steps, findings and what probes saw. Machines are the operator's.",
 		clusters: "running_managed_controllers", since: "1h",
 		rows: []row{
 			migrationQuestions(),
@@ -44,6 +44,21 @@ func migrationBoard() board {
 						"{{cluster}}"}),
 				chart("Services that wait", units.Short, "They do not have the load balancer that they ask for.",
 					query{largest("transplant_ccm_service_pending", "cluster"), "{{cluster}}"}),
+			}},
+			{"What clients noticed", []panel{
+				chart("Longest outage", units.Seconds,
+					"Of one path of a kind, so far. From transplant status, while apply --probe runs.",
+					query{outages("longest"), "{{cluster}} {{kind}}"}),
+				chart("All outages", units.Seconds, "Of all paths of a kind, one added to the other.",
+					query{outages("total"), "{{cluster}} {{kind}}"}),
+				chart("Time of the plan's phases", units.Seconds, "Without pauses and stops. From transplant status.",
+					query{largest("transplant_migration_plan_phase_duration_seconds", "cluster, phase"),
+						"{{cluster}} {{phase}}"}),
+			}},
+			{"What was known before", []panel{
+				states("Findings", units.Short,
+					"What did not pass when the plan was made. docs/reference/checks.md says what each code means.",
+					query{largest("transplant_migration_finding", "cluster, code, level"), "{{cluster}} {{code}} {{level}}"}),
 			}},
 		},
 	}
@@ -86,6 +101,11 @@ func migrationQuestions() row {
 		},
 		disruption(),
 	}}
+}
+
+// outages are the longest one of a path, or all of all paths, by kind.
+func outages(span string) string {
+	return `max by (cluster, kind) (transplant_migration_probe_outage_seconds{cluster=~"$cluster", span="` + span + `"})`
 }
 
 // hindered is how many clusters wait for a person, and stuck how many take longer than they may. Replicas of the

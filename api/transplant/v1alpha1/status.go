@@ -45,6 +45,10 @@ type Status struct {
 	Section       string `json:"section,omitempty"`
 	SectionNumber int    `json:"sectionNumber,omitempty"`
 	Sections      int    `json:"sections,omitempty"`
+	// SectionTimes are those of the phases of which a step was begun, in the order of the plan.
+	SectionTimes []SectionTime `json:"sectionTimes,omitempty"`
+	// Findings are those that did not pass when the plan was made, in the order of the checks.
+	Findings []PlanFinding `json:"findings,omitempty"`
 	// Current are the steps that were begun and are not finished.
 	Current []StepStatus `json:"current,omitempty"`
 	// Upcoming is the step that comes next where none is under way and not all are done.
@@ -212,6 +216,26 @@ type Blocker struct {
 	Message string `json:"message"`
 	// SinceSeconds is for how long; nil where that is not known.
 	SinceSeconds *float64 `json:"sinceSeconds,omitempty"`
+}
+
+// PlanFinding is a finding that the plan in the journal was made with, and that did not pass. Finding has its words.
+type PlanFinding struct {
+	// Code and Level are those of a check that this version has.
+	Code  string `json:"code"`
+	Level string `json:"level"`
+	// Outcome is warn, fail or unknown. One that fails or is unknown was accepted.
+	Outcome Outcome `json:"outcome"`
+}
+
+// SectionTime is for how long a phase of the plan was executed.
+type SectionTime struct {
+	// Section is one of the phases that this version plans.
+	Section string `json:"section"`
+	// Result is done when all of its steps are, failed when the last try of one of them ended with an error, else started.
+	Result StepResult `json:"result"`
+	// Seconds from the begin of its first step to the end of its last, or to now. The times are left out in which the run
+	// was paused, or no command executed it.
+	Seconds float64 `json:"seconds"`
 }
 
 // ProbeTotals are what the probes next to a run have seen so far, in numbers.

@@ -15,6 +15,14 @@ const (
 	PhaseFinish      = "finish"
 )
 
+// Phases are all phases of all plans: those of a migration, then those of a rollback.
+var Phases = []string{
+	PhasePrepare, PhaseServers, PhaseMigration, PhaseReplace, PhaseHandover, PhaseStart, PhaseVolumes, PhaseKubelets,
+	PhaseNodes, PhaseVolumesDone, PhaseUpgrade, PhaseKubeadm, PhaseVerify, PhaseFinish,
+	PhaseReenable, PhaseKubeletsBack, PhaseStopped, PhaseInTree, PhaseReplaceBack, PhaseServersBack, PhaseHandback,
+	PhaseDowngrade, PhaseOriginal, PhaseCleanup,
+}
+
 // Directions of a plan.
 const (
 	Forward  = "forward"

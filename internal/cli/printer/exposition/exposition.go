@@ -29,6 +29,7 @@ func Print(w io.Writer, s v1.Status, part hosted.Part) error {
 	to.addState(s, part)
 	if s.Run != "" {
 		to.addRun(s)
+		to.addPlan(s)
 	}
 	to.addLock(s.Lock)
 	to.addOwners(s, part)

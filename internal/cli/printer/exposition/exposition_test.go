@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fleet/operator"
 	"github.com/transplant-dev/transplant/internal/hosted"
@@ -42,6 +43,10 @@ func applying(changes ...func(*v1.Status)) v1.Status {
 		},
 		Health: []v1.Blocker{
 			{Code: v1.BlockerNodeNotReady, Level: "warning", Impact: "nodes", Message: "1 of 5 nodes not Ready: worker-2"},
+		},
+		Findings: []v1.PlanFinding{{Code: "NODE-001", Level: "of the journal", Outcome: v1.Warn}},
+		SectionTimes: []v1.SectionTime{
+			{Section: "prepare", Result: v1.StepResultDone, Seconds: 90}, {Section: "handover", Result: v1.StepResultStarted, Seconds: 12},
 		},
 		Probes: &v1.ProbeTotals{BudgetSeconds: ptr.To(5.0), Kinds: []v1.ProbeKindTotals{
 			{Kind: v1.PathTCP, Paths: 12, LongestSeconds: 1.5, TotalSeconds: 4},
@@ -109,6 +114,7 @@ func TestASeriesForEachAnswerOfAStatus(t *testing.T) {
 		"loop_owner kube-controller-manager service": 1, "loop_owner cloud-controller-manager service": 0, "loop_owner unknown service": 0,
 		"loop_owner kube-controller-manager route": 0, "loop_owner cloud-controller-manager route": 0, "loop_owner unknown route": 1,
 		"loop_owner kube-controller-manager nodeipam": 0, "loop_owner cloud-controller-manager nodeipam": 0, "loop_owner unknown nodeipam": 0,
+		"finding NODE-001 " + level(t, "NODE-001"): 1, "plan_phase_duration_seconds prepare done": 90, "plan_phase_duration_seconds handover started": 12,
 		"probe_budget_seconds": 5, "probe_paths tcp": 12, "probe_outage_seconds tcp longest": 1.5, "probe_outage_seconds tcp total": 4,
 	}
 	for _, state := range states {
@@ -117,6 +123,16 @@ func TestASeriesForEachAnswerOfAStatus(t *testing.T) {
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
+}
+
+// level is that of a check: a finding of a journal may say another one.
+func level(t *testing.T, code string) string {
+	t.Helper()
+	c, isKnown := check.Find(code)
+	if !isKnown {
+		t.Fatalf("there is no check %s", code)
+	}
+	return c.Level
 }
 
 // What the shipped rules ask for: phase and stuck are the operator's, by the same rules.
@@ -260,6 +276,8 @@ func TestNoTextOfTheClusterIsPrinted(t *testing.T) {
 		s.Health = append(s.Health, v1.Blocker{Code: planted, Level: planted, Impact: planted, Message: planted})
 		s.Leases = []v1.LeaseStatus{{Name: planted, Holder: planted}}
 		s.Probes.Kinds = append(s.Probes.Kinds, v1.ProbeKindTotals{Kind: planted})
+		s.Findings = append(s.Findings, v1.PlanFinding{Code: planted, Level: planted}, v1.PlanFinding{Code: "NODE-002", Level: planted, Outcome: planted})
+		s.SectionTimes = append(s.SectionTimes, v1.SectionTime{Section: planted}, v1.SectionTime{Section: "verify", Result: planted})
 		s.Owners["service"], s.Owners[planted], s.OwnersFrom["service"] = planted+"@"+planted, component.KCM+"@cp-1", planted
 	})
 	for _, part := range []hosted.Part{"", hosted.Handover, hosted.Finish} {

@@ -1,13 +1,16 @@
 package exposition
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/probe"
 	"github.com/transplant-dev/transplant/internal/status"
 )
@@ -22,6 +25,9 @@ var (
 	levels     = []string{"error", "warning", "info"}
 	managers   = []string{component.KCM, component.CCM}
 )
+
+// sectionResults are the results that a phase of a plan may have as a label. It has one series, with the newest.
+var sectionResults = []v1.StepResult{v1.StepResultStarted, v1.StepResultFailed, v1.StepResultDone}
 
 // unknownManager is the manager of a loop whose lease is held by a process that is not known to be one of the two.
 const unknownManager = "unknown"
@@ -87,6 +93,28 @@ func (to collection) addRun(s v1.Status) {
 		"1 when the journal is not what a migration writes: no command goes on with it.",
 		s.Untrusted != "",
 	)
+}
+
+// addPlan adds what the plan was made with, and how long its phases take. IDs of steps are no labels: they hold names of
+// hosts.
+func (to collection) addPlan(s v1.Status) {
+	findings := to.addVector("finding", "1 for a finding that did not pass when the plan was made.", "code", "level")
+	for _, c := range check.All() {
+		if slices.ContainsFunc(s.Findings, func(f v1.PlanFinding) bool { return f.Code == c.Code }) {
+			findings.WithLabelValues(c.Code, c.Level).Set(1)
+		}
+	}
+	times := to.addVector(
+		"plan_phase_duration_seconds",
+		"Seconds for which a phase of the plan was executed, without pauses and stops; none for a phase that was not begun.",
+		"phase",
+		"result",
+	)
+	for _, of := range s.SectionTimes {
+		if slices.Contains(planstep.Phases, of.Section) && slices.Contains(sectionResults, of.Result) {
+			times.WithLabelValues(of.Section, string(of.Result)).Set(of.Seconds)
+		}
+	}
 }
 
 // addLock adds who is alive. Without a lock, or the right to read it, there are no series.
