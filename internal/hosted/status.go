@@ -111,7 +111,7 @@ func addPlan(out *v1.Status, doc *v1.Journal) {
 	if out.State == v1.StateStopped || out.State == v1.StateFailed {
 		idling = ago(doc.LastSign())
 	}
-	out.SectionTimes, out.Findings = status.SectionTimes(doc, ago, idling), status.FindingsOf(&doc.Plan)
+	out.SectionTimes, out.Findings = status.SectionTimes(doc, "", ago, idling), status.FindingsOf(&doc.Plan)
 }
 
 // countSteps fills in what the records say of the steps; it reports whether the last one that was begun went wrong.

@@ -43,7 +43,8 @@ func Judge(f Facts) v1.Status {
 	if f.Journal != nil {
 		s.Remaining = remaining(f, s)
 		s.Nodes = nodes(f, s)
-		s.SectionTimes, s.Findings = SectionTimes(f.Journal, f.since, idling(f, s)), FindingsOf(&f.Journal.Plan)
+		s.SectionTimes = SectionTimes(f.Journal, s.LastErrorStep, f.since, idling(f, s))
+		s.Findings = FindingsOf(&f.Journal.Plan)
 	}
 	s.Leases = leases(f)
 	s.Owners, s.OwnersFrom = owners(f)

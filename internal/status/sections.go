@@ -9,8 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// FindingsOf returns what did not pass when a plan was made, in the order of the checks. Codes that no check has are left
-// out: a journal may hold any text.
+// FindingsOf returns what did not pass when a plan was made, in the order of the checks. Codes that no check has are
+// left out: a journal may hold any text.
 func FindingsOf(p *v1.Plan) []v1.PlanFinding {
 	outcomes := map[string]v1.Outcome{}
 	for _, f := range p.Findings {
@@ -28,9 +28,15 @@ func FindingsOf(p *v1.Plan) []v1.PlanFinding {
 }
 
 // SectionTimes returns for how long the phases were executed of the plan that is executed now, or was last. A phase of
-// another name than those of our plans is left out. ago says how long ago a time of the journal was. idling is for how
-// long the run has been paused by now, or without a command.
-func SectionTimes(doc *v1.Journal, ago func(time.Time) time.Duration, idling time.Duration) []v1.SectionTime {
+// another name than those of our plans is left out. failed is the step before which the last command ended with an
+// error, without a record of it. ago says how long ago a time of the journal was. idling is for how long the run has
+// been paused by now, or without a command.
+func SectionTimes(
+	doc *v1.Journal,
+	failed string,
+	ago func(time.Time) time.Duration,
+	idling time.Duration,
+) []v1.SectionTime {
 	steps, have := doc.Plan.Steps, results(doc)
 	if doc.Rollback != nil {
 		steps = doc.Rollback.Steps
@@ -42,7 +48,8 @@ func SectionTimes(doc *v1.Journal, ago func(time.Time) time.Duration, idling tim
 			sections[step.Phase] = &section{}
 			order = append(order, step.Phase)
 		}
-		sections[step.Phase].addRecord(have[step.ID])
+		r := have[step.ID]
+		sections[step.Phase].addRecord(r, step.ID == failed || isBegun(r) && r.Error != "")
 	}
 	var out []v1.SectionTime
 	for _, name := range order {
@@ -71,9 +78,9 @@ type section struct {
 }
 
 // addRecord takes in the record of a step, which is empty for one that was not begun.
-func (s *section) addRecord(r v1.StepRecord) {
+func (s *section) addRecord(r v1.StepRecord, hasFailed bool) {
 	s.isLeft = s.isLeft || !r.IsEnded()
-	s.hasFailed = s.hasFailed || isBegun(r) && r.Error != ""
+	s.hasFailed = s.hasFailed || hasFailed
 	if !r.Started.IsZero() && (s.from.IsZero() || r.Started.Before(s.from)) {
 		s.from = r.Started
 	}

@@ -47,6 +47,9 @@ func TestHowLongThePhasesOfAPlanTake(t *testing.T) {
 		"no command executes it":          {changes{func(f *Facts) { f.Lock = nil }}, handing(v1.StepResultStarted, 120)},
 		"its step failed":                 {changes{func(f *Facts) { f.Lock, f.Journal.Records[4].Error = nil, "x" }}, handing(v1.StepResultFailed, 120)},
 		"the clock of its machine is off": {changes{func(f *Facts) { f.Lock = lockAged(0, -30*time.Second) }}, handing(v1.StepResultStarted, 150)},
+		"it failed before its next step": {changes{ended, func(f *Facts) { f.Lock = nil }}, []v1.SectionTime{
+			{Section: "prepare", Result: v1.StepResultFailed, Seconds: 60},
+		}},
 		"the run has ended": {changes{func(f *Facts) {
 			f.Journal.Phase, f.Journal.Ended, f.Lock = v1.RunApplied, ptr.To(at(time.Second)), nil
 			f.Journal.Records[4].Result, f.Journal.Records[4].Ended = v1.StepResultDone, ptr.To(at(30*time.Second))

@@ -43,8 +43,8 @@ func phaseOf(s v1.Status, part hosted.Part) string {
 	return ""
 }
 
-// holdUps are the codes of what holds a run up that a command executes. What is wrong with nodes and pods is none: their
-// steps wait for it, and a step that waits for too long is slow.
+// holdUps are the codes of what holds a run up that a command executes. Nodes and pods that are not Ready are none:
+// steps wait for them, and a step that waits for too long is slow.
 var holdUps = []v1.BlockerCode{
 	v1.BlockerStepSlow, v1.BlockerLockSilent, v1.BlockerLockExpired, v1.BlockerJournalUntrusted,
 }

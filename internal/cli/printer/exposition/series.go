@@ -95,8 +95,8 @@ func (to collection) addRun(s v1.Status) {
 	)
 }
 
-// addPlan adds what the plan was made with, and how long its phases take. IDs of steps are no labels: they hold names of
-// hosts.
+// addPlan adds what the plan was made with, and how long its phases take. IDs of steps are no labels: they hold names
+// of hosts.
 func (to collection) addPlan(s v1.Status) {
 	findings := to.addVector("finding", "1 for a finding that did not pass when the plan was made.", "code", "level")
 	for _, c := range check.All() {
