@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/probe"
 )
 
@@ -123,8 +124,7 @@ func (c *Client) StartProbes(ctx context.Context, uid, run string) (func(), erro
 	p, err := c.NewProber(f, earlier, func(e v1.ProbeEvent) {
 		events = append(events, e)
 		if e.Event == v1.ProbeAlive && c.Progress != nil {
-			seen := *probe.Sum(events)
-			c.Progress.Disrupted("probes: "+probe.Summary(seen), probe.Totals(seen))
+			publishProbes(c.Progress, events)
 		}
 		if err := file.Append(e); err != nil {
 			once.Do(func() { c.Narrate("the report will not show what clients noticed: %v", err) })
@@ -144,6 +144,12 @@ func (c *Client) StartProbes(ctx context.Context, uid, run string) (func(), erro
 		}
 		c.Narrate("probes: %s", probe.Summary(*probe.Sum(events)))
 	}, nil
+}
+
+// publishProbes gives onlookers the sum of a disruption log, which has a line at least.
+func publishProbes(progress *lock.Progress, events []v1.ProbeEvent) {
+	seen := *probe.Sum(events)
+	progress.Disrupted("probes: "+probe.Summary(seen), probe.Totals(seen))
 }
 
 // RunProbes runs a prober until what it returns is called.

@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
 )
 
 func TestARunThatGoesOnIsProbedAsItWasToldFirst(t *testing.T) {
@@ -31,5 +34,26 @@ func TestARunThatGoesOnIsProbedAsItWasToldFirst(t *testing.T) {
 	}
 	if got := told().goesOn(nil); !slices.Equal(got.ConnectTo, told().ConnectTo) {
 		t.Errorf("without a run before, it is probed with %+v", got)
+	}
+}
+
+// TestOnlookersSeeAnOutageWhileItLasts in words and in numbers, on the lock of the run.
+func TestOnlookersSeeAnOutageWhileItLasts(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	budget, since := 1.0, noon.Add(2*time.Second)
+	said := ""
+	publishProbes(lock.NewProgress("run-1", func(doc string) { said = doc }), []v1.ProbeEvent{
+		{Time: noon, Event: v1.ProbeBegin, BudgetSeconds: &budget},
+		{Time: noon, Event: v1.ProbePath, Kind: v1.PathTCP, Path: "shop/web"},
+		{Time: noon, Event: v1.ProbePath, Kind: v1.PathTCP, Path: "shop/api"},
+		{Time: noon.Add(3 * time.Second), Event: v1.ProbeDown, Kind: v1.PathTCP, Path: "shop/web", Since: &since, Error: "refused"},
+		{Time: noon.Add(5 * time.Second), Event: v1.ProbeAlive},
+	})
+	want := &v1.Progress{
+		Run: "run-1", Disruption: "probes: 2 paths, 1 outage of 3.0 s (TCP shop/web); OVER the budget of 1 s",
+		Probes: &v1.ProbeTotals{BudgetSeconds: &budget, Kinds: []v1.ProbeKindTotals{{Kind: v1.PathTCP, Paths: 2, LongestSeconds: 3, TotalSeconds: 3}}},
+	}
+	if diff := cmp.Diff(want, lock.ReadProgress(said)); diff != "" {
+		t.Errorf("what is published (-want +got):\n%s", diff)
 	}
 }
