@@ -25,6 +25,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
@@ -75,6 +76,9 @@ func Build(in Input) v1.Report {
 		Steps:       steps(j),
 		Moved:       movedHosts(j),
 		Without:     j.Without,
+		User:        j.User,
+		Waits:       maskedWaits(j.Pauses),
+		Stops:       j.Stops,
 	}
 	if len(j.Plan.Steps) > 0 {
 		r.PlanSHA256 = compare.Digest(&j.Plan)
@@ -102,6 +106,15 @@ func Build(in Input) v1.Report {
 	r.Result, r.Reasons = verdict(in, r)
 	r.Sentence = plain.Sentence(r)
 	return r
+}
+
+// maskedWaits are the pauses of a run without the secrets that their reasons may hold.
+func maskedWaits(pauses []v1.PauseRecord) []v1.PauseRecord {
+	out := slices.Clone(pauses)
+	for i := range out {
+		out[i].Reason = mask.Text(out[i].Reason)
+	}
+	return out
 }
 
 // movedHosts counts the hosts of a migration that a step has changed; nil for a rollback, and without any.

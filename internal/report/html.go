@@ -33,6 +33,8 @@ var pageStyle string
 // page is parsed once; a mistake in it fails every test of the package.
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clock":          clock,
+	"dateTime":       dateTime,
+	"endOfWait":      endOfWait,
 	"duration":       duration,
 	"short":          short,
 	"successor":      successor,

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"strings"
@@ -57,7 +58,7 @@ func (m *md) list(title string, items []string) {
 // escaped makes a text safe inside a table and a paragraph: no markup, no line break.
 func escaped(s string) string { return visible.Markdown(s) }
 
-// digests names the plans that were executed, so that a reader finds those that were approved.
+// digests names who started the run, and its plans, so that a reader finds those that were approved.
 func (m *md) digests(r v1.Report) {
 	if r.PlanSHA256 == "" {
 		return
@@ -66,7 +67,11 @@ func (m *md) digests(r v1.Report) {
 	if r.RollbackSHA256 != "" {
 		rollback = ", of its rollback `" + escaped(r.RollbackSHA256) + "`"
 	}
-	m.line("\nSHA-256 of the plan `%s`%s.", escaped(r.PlanSHA256), rollback)
+	starter := ""
+	if r.User != "" {
+		starter = "Started by " + escaped(r.User) + ". "
+	}
+	m.line("\n%sSHA-256 of the plan `%s`%s.", starter, escaped(r.PlanSHA256), rollback)
 }
 
 // markdown renders the report for a pull request, an issue or a terminal.
@@ -100,6 +105,7 @@ func markdown(r v1.Report) string {
 	m.disruption(r)
 	m.objectives(r.Objectives)
 	m.without(r)
+	m.idle(r)
 	m.inventory(r)
 	m.steps(r)
 	m.list("What cannot be promised", r.Unpromised)
@@ -125,6 +131,32 @@ func (m *md) figures(r v1.Report) {
 	m.row("leases released for a process that had ended", fmt.Sprint(r.Handover.Assisted))
 	m.row("duration", plain.TimeTaken(r))
 }
+
+// idle lists when the run waited, and when no command executed it.
+func (m *md) idle(r v1.Report) {
+	if len(r.Waits)+len(r.Stops) == 0 {
+		return
+	}
+	m.line("\n## When the run did not go on")
+	m.header("what", "from (UTC)", "to (UTC)", "by", "why")
+	for _, w := range r.Waits {
+		m.row("paused", dateTime(w.From), endOfWait(w), w.By, w.Reason)
+	}
+	for _, s := range r.Stops {
+		m.row("no command executed it", dateTime(s.From), dateTime(s.To), cmp.Or(s.By, "another command")+" went on", "")
+	}
+}
+
+// endOfWait is when a run went on; an open end where it did not.
+func endOfWait(w v1.PauseRecord) string {
+	if w.To == nil {
+		return "-"
+	}
+	return dateTime(*w.To)
+}
+
+// dateTime is a time of a run that may go on for days.
+func dateTime(t time.Time) string { return t.UTC().Format(time.DateTime) }
 
 func (m *md) gapTable(gaps []v1.Gap) {
 	m.header("loop", "from", "to", "step", "at (UTC)", ">seconds", ">lease taken after", "measured")

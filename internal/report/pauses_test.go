@@ -69,3 +69,33 @@ func TestTheOwnStartOfAManagerIsGreyAndExplained(t *testing.T) {
 	}
 	golden(t, "stays.svg", rendered(t, r, "svg"))
 }
+
+func TestAReportSaysWhenItsRunDidNotGoOn(t *testing.T) {
+	in := migration()
+	in.Journal.User = "ops@bastion"
+	in.Journal.Pauses = []v1.PauseRecord{
+		{Pause: v1.Pause{By: "jane@desk", Reason: "the shop is open, password=hunter2hunter2"}, From: at(3), To: atp(9)},
+		{Pause: v1.Pause{By: "jane@desk"}, From: at(11)},
+	}
+	in.Journal.Stops = []v1.StopRecord{{From: at(20), To: at(26), By: "max@laptop"}}
+	for format, want := range map[string][]string{
+		"markdown": {
+			"Started by ops@bastion. SHA-256 of the plan", "| paused | 2026-03-01 12:00:03 | 2026-03-01 12:00:09 | jane@desk | the shop is open", "| - | jane@desk |",
+			"| no command executed it | 2026-03-01 12:00:20 | 2026-03-01 12:00:26 | max@laptop went on |",
+		},
+		"html": {"Started by ops@bastion.", "<td>jane@desk</td><td class=\"prose\">the shop is open", "<td>max@laptop went on</td>"},
+	} {
+		var text strings.Builder
+		if err := Write(&text, Build(in), format); err != nil {
+			t.Fatal(err)
+		}
+		for _, words := range want {
+			if !strings.Contains(text.String(), words) {
+				t.Errorf("%s does not say %q", format, words)
+			}
+		}
+		if strings.Contains(text.String(), "hunter2hunter2") {
+			t.Errorf("%s shows a secret", format)
+		}
+	}
+}

@@ -94,6 +94,9 @@ func hostileReport() v1.Report {
 	in.Journal.Plan.Cluster = v1.Cluster{Name: hostile, UID: hostile, Server: hostile, Context: hostile, Version: hostile}
 	in.Journal.Run, in.ToolVersion, in.Journal.Plan.Strategy = hostile, hostile, hostile
 	in.Journal.Plan.Findings = []v1.Finding{{Code: hostile, Outcome: v1.Outcome(hostile), Summary: hostile, Accepted: hostile}}
+	in.Journal.User = hostile
+	in.Journal.Pauses = []v1.PauseRecord{{Pause: v1.Pause{By: hostile, Reason: hostile}, From: at(1)}}
+	in.Journal.Stops = []v1.StopRecord{{From: at(1), To: at(2), By: hostile}}
 	for i := range in.Journal.Records {
 		in.Journal.Records[i].Error = hostile
 	}

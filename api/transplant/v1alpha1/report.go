@@ -181,6 +181,12 @@ type Report struct {
 	Reasons   []string `json:"reasons,omitempty"`
 	Strategy  string   `json:"strategy"`
 	Direction string   `json:"direction"`
+	// User started the migration, as the tool saw them.
+	User string `json:"user,omitempty"`
+	// Waits are the times during which the run waited since that was asked for. Stops are those during which no command
+	// executed it.
+	Waits []PauseRecord `json:"waits,omitempty"`
+	Stops []StopRecord  `json:"stops,omitempty"`
 	// PlanSHA256 is that of the plan, as plan prints it and --plan-sha256 takes it. RollbackSHA256 is that of the
 	// rollback, where one was begun.
 	PlanSHA256      string    `json:"planSHA256,omitempty"`
