@@ -13,7 +13,7 @@ import (
 )
 
 func addRunFlags(c *console.Console, f *run.Options, cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.Yes, "yes", false, "do not ask; without a terminal, --context has to name the cluster where the kubeconfig has several")
+	cmd.Flags().BoolVar(&f.Yes, "yes", false, console.YesUsage)
 	console.AddDryRunFlag(cmd, &f.DryRun, &f.AskServer)
 	cmd.Flags().BoolVar(&f.Steal, "steal-lock", false, "take the lock without looking whether its holder renews it: only if you know that it has ended")
 	addWithoutFlag(f, cmd)

@@ -112,8 +112,8 @@ func TestNothingSaidOfAMigrationShowsASecret(t *testing.T) {
 	}
 	shown := ""
 	for command, formats := range map[string][]string{
-		"status": {"text", "json", "yaml", "prometheus"}, "report": {"markdown", "html", "json", "yaml", "junit"},
-		"verify": {"text", "wide", "json", "yaml", "junit"}, "timeline": {"text", "markdown", "json", "yaml"},
+		"status": {"text", "wide", "json", "yaml", "prometheus"}, "report": {"markdown", "html", "json", "yaml", "junit"},
+		"verify": {"text", "wide", "json", "yaml", "junit"}, "timeline": {"text", "wide", "markdown", "json", "yaml"},
 	} {
 		for _, format := range formats {
 			r := c.run(command, "-o", format)

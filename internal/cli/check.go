@@ -57,8 +57,8 @@ func newCheck(c *console.Console) *cobra.Command {
 				c.Narrate("--accept %s is not needed: nothing of that check blocks; take it back", code)
 			}
 			if output.Value == "table" || output.Value == "wide" {
-				flags := console.GivenWords(cmd, slices.Collect(maps.Keys(client.PlanOptionFlags))...)
-				shown.Next = run.AfterCheck(cmd.Context(), c.Client, from, flags)
+				flags := console.GivenWords(cmd, append(slices.Collect(maps.Keys(client.PlanOptionFlags)), "accept")...)
+				shown.Next = run.AfterCheck(cmd.Context(), c.Client, from, append(flags, c.GivenWords()...))
 			}
 			if err := c.PrintReport(output, report, shown); err != nil {
 				return err

@@ -110,6 +110,7 @@ func TestTheShellIsOfferedTheClustersOfAFleet(t *testing.T) {
 		{[]string{"fleet", "rights", here, "l"}, []string{"lab"}},
 		{[]string{"fleet", "plan", here, "--except", "t"}, []string{"twice"}},
 		{[]string{"fleet", "apply", here, "--first", "lab,aws-east,"}, []string{"lab,aws-east,aws-west", "lab,aws-east,twice"}},
+		{[]string{"fleet", "plan", here, "lab", "aws-east", "--first", "l"}, []string{"lab"}},
 		{[]string{"fleet", "status", "--provider", "a"}, []string{"anexia", "aws", "azure"}},
 		{[]string{"fleet", "status", "--provider", "aws,a"}, []string{"aws,anexia", "aws,azure"}},
 		{[]string{"fleet", "plan", "--image", ""}, []string{"aws=", "azure=", "gce=", "openstack=", "vsphere="}},

@@ -209,7 +209,7 @@ func newUnlock(c *console.Console) *cobra.Command {
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, console.YesUsage)
 	cmd.Flags().
 		BoolVar(&force, "force", false, "also when the lock is renewed: its holder stops in the middle of its step")
 	return cmd

@@ -204,7 +204,7 @@ func (c *Client) Connect() error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w\nname one with --kubeconfig, and a context in it with --context", err)
 	}
-	c.Guess = GuessOf("context", c.Context, read)
+	c.Guess = GuessOf("context", cmp.Or(c.Context, c.Chosen.Cluster), read)
 	c.Context = cmp.Or(c.Context, read.Current)
 	cfg := read.Config
 	cfg.UserAgent = "transplant/" + Version

@@ -76,9 +76,9 @@ func Build(in Input) v1.Report {
 		Steps:       steps(j),
 		Moved:       movedHosts(j),
 		Without:     j.Without,
-		User:        j.User,
+		User:        mask.Text(j.User),
 		Waits:       maskedWaits(j.Pauses),
-		Stops:       j.Stops,
+		Stops:       maskedStops(j.Stops),
 	}
 	if len(j.Plan.Steps) > 0 {
 		r.PlanSHA256 = compare.Digest(&j.Plan)
@@ -112,7 +112,15 @@ func Build(in Input) v1.Report {
 func maskedWaits(pauses []v1.PauseRecord) []v1.PauseRecord {
 	out := slices.Clone(pauses)
 	for i := range out {
-		out[i].Reason = mask.Text(out[i].Reason)
+		out[i].Reason, out[i].By = mask.Text(out[i].Reason), mask.Text(out[i].By)
+	}
+	return out
+}
+
+func maskedStops(stops []v1.StopRecord) []v1.StopRecord {
+	out := slices.Clone(stops)
+	for i := range out {
+		out[i].By = mask.Text(out[i].By)
 	}
 	return out
 }

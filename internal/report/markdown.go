@@ -105,7 +105,7 @@ func markdown(r v1.Report) string {
 	m.disruption(r)
 	m.objectives(r.Objectives)
 	m.without(r)
-	m.idle(r)
+	m.idleTimes(r)
 	m.inventory(r)
 	m.steps(r)
 	m.list("What cannot be promised", r.Unpromised)
@@ -132,8 +132,8 @@ func (m *md) figures(r v1.Report) {
 	m.row("duration", plain.TimeTaken(r))
 }
 
-// idle lists when the run waited, and when no command executed it.
-func (m *md) idle(r v1.Report) {
+// idleTimes lists when the run waited, and when no command executed it.
+func (m *md) idleTimes(r v1.Report) {
 	if len(r.Waits)+len(r.Stops) == 0 {
 		return
 	}

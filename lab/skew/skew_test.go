@@ -72,7 +72,7 @@ func (w *world) run(t *testing.T, name string) *ccmlab.Manager {
 	})
 }
 
-// TestTheManagerServesEveryAPIServerOfItsRange runs one binary against real API servers. Without -skew.all it takes two that are built anyway.
+// TestTheManagerServesEveryAPIServerOfItsRange runs one binary against real API servers. Without -skew.all it takes one that is built anyway.
 func TestTheManagerServesEveryAPIServerOfItsRange(t *testing.T) {
 	versions := buildable()
 	if !*all {

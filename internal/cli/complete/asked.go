@@ -63,6 +63,20 @@ func (c completer) fleetClusters(
 	return offered(names, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
+// chosenClusters completes the names of a fleet's clusters for a flag that picks some of them. These are those that the
+// command line names, where it names any.
+func (c completer) chosenClusters(
+	cmd *cobra.Command,
+	args []string,
+	typed string,
+) ([]string, cobra.ShellCompDirective) {
+	names := args
+	if len(names) == 0 {
+		names = withinLimit(cmd.Context(), c.client, fleetNames)
+	}
+	return offered(names, typed), cobra.ShellCompDirectiveNoFileComp
+}
+
 // withinLimit returns what the cluster of the global flags answers, or nothing where that takes longer than a shell
 // waits. What gives a kubeconfig its token may take its time, too, and minds no context.
 func withinLimit[T any](ctx context.Context, named *client.Client, ask func(context.Context, *rest.Config) T) T {

@@ -66,8 +66,8 @@ func (c completer) byFlag() map[string]cobra.CompletionFunc {
 		"node":         c.ofPlan(planstep.Workers),
 		"without-host": c.ofPlan(hosts),
 		"provider":     listed(fleetProviders),
-		"first":        listed(c.fleetClusters),
-		"except":       listed(c.fleetClusters),
+		"first":        listed(c.chosenClusters),
+		"except":       listed(c.chosenClusters),
 	}
 }
 

@@ -63,6 +63,9 @@ func (c *Console) Approve(q client.Question) error {
 	return nil
 }
 
+// YesUsage is the text of --yes.
+const YesUsage = "do not ask; without a terminal, --context (of a seed: --seed-context) has to name the cluster where the kubeconfig has several"
+
 // RefuseGuess refuses to change a cluster that no operator has named: without a terminal none sees which one it is.
 func (c *Console) RefuseGuess() error {
 	if c.Guess == nil || IsTerminal(c.In) {
@@ -151,11 +154,11 @@ func New(s Streams) *Console {
 // Command is another command for the same cluster, as a person types it. It has the global flags that this one was
 // given, since none of them is kept anywhere.
 func (c *Console) Command(args ...string) string {
-	return strings.Join(append(append([]string{c.Called}, args...), c.givenWords()...), " ")
+	return strings.Join(append(append([]string{c.Called}, args...), c.GivenWords()...), " ")
 }
 
-// givenWords are the global flags that this command was given, but for those that say how its answer looks.
-func (c *Console) givenWords() (words []string) {
+// GivenWords are the global flags that this command was given, but for those that say how its answer looks.
+func (c *Console) GivenWords() (words []string) {
 	if c.Given != nil {
 		c.Given.VisitAll(func(f *pflag.Flag) {
 			if !f.Changed || slices.Contains(DisplayFlags, f.Name) {
@@ -174,7 +177,7 @@ func (c *Console) Advice(text string) string {
 	}
 	text = c.AsCalled(text)
 	named := regexp.MustCompile(regexp.QuoteMeta(c.Called) + ` (?:` + strings.Join(c.Commands, "|") + `)\b`)
-	if named.MatchString(text) && !strings.Contains(text, strings.Join(c.givenWords(), " ")) {
+	if named.MatchString(text) && !strings.Contains(text, strings.Join(c.GivenWords(), " ")) {
 		c.advised.Store(true) // several goroutines narrate
 	}
 	return text
@@ -183,7 +186,7 @@ func (c *Console) Advice(text string) string {
 // RemindFlags says once, at the end, which flags the commands take that were named without them. Typed without these,
 // a command could look at another cluster, or reach its hosts in another way.
 func (c *Console) RemindFlags() {
-	if words := c.givenWords(); c.advised.Load() && len(words) > 0 {
+	if words := c.GivenWords(); c.advised.Load() && len(words) > 0 {
 		c.Narrate("the commands named above take the same flags as this one: %s", strings.Join(words, " "))
 	}
 }

@@ -50,7 +50,7 @@ func newApply(c *console.Console) *cobra.Command {
 	c.AddEventsFlag(cmd)
 	cmd.Flags().
 		Var(&details, "details", "look into each cluster before anything is asked: none (the operator checks each before it begins), short or whole")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, console.YesUsage)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the plan and change nothing")
 	addWaveFlags(&f, cmd)
 	addLookFlags(&f, cmd)

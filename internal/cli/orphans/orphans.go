@@ -52,7 +52,7 @@ func NewCommand(c *console.Console) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.BoolVar(&o.Yes, "yes", false, "do not ask")
+	fl.BoolVar(&o.Yes, "yes", false, console.YesUsage)
 	fl.BoolVar(&o.DryRun, "dry-run", false, "show what would go, and remove nothing")
 	fl.BoolVar(&o.AssumeOwned, "assume-owned", false,
 		"the objects are this cluster's also where neither members nor ports say so; what is another's is refused all the same")

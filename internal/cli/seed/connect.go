@@ -1,6 +1,7 @@
 package seed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -73,6 +74,9 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	seedConfig, err := configOf(f.kubeconfig, f.context)
 	if read, err := client.ReadKubeconfig(f.kubeconfig, client.Choice{Context: f.context}); err == nil {
 		c.Guess = client.GuessOf("seed-context", f.context, read)
+	}
+	if read, err := client.ReadKubeconfig(c.Kubeconfig, c.Chosen); err == nil && c.Kubeconfig != "" {
+		c.Guess = cmp.Or(c.Guess, client.GuessOf("context", c.Context, read))
 	}
 	if err != nil {
 		return nil, fmt.Errorf(

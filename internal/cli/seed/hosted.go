@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -87,10 +88,9 @@ func (h *Command) output() *printer.Format {
 func Check(ctx context.Context, h *Command) error {
 	shown := console.ReportFilter{Problems: console.BoolFlag(h.cmd, "problems"), Strict: console.BoolFlag(h.cmd, "strict")}
 	report := h.Migration.Check(ctx, shown.Strict)
-	shown.Next = "transplant plan --seed-namespace " + h.Plane.Namespace
-	if h.Part == hosted.Finish {
-		shown.Next += " --part finish"
-	}
+	asked := slices.Concat(hostedFlags["plan"], seedOnly, []string{"seed-namespace"})
+	flags := console.GivenWords(h.cmd, slices.DeleteFunc(asked, func(name string) bool { return name == "output" })...)
+	shown.Next = strings.Join(slices.Concat([]string{"transplant plan"}, flags, h.GivenWords()), " ")
 	if err := h.PrintReport(h.output(), report, shown); err != nil {
 		return err
 	}

@@ -90,6 +90,7 @@ func continueMigration(ctx context.Context, c *client.Client, j *journal.Journal
 	doc := j.Doc()
 	switch doc.Phase {
 	case v1.RunApplied:
+		c.NameCluster(c.DescribeCluster(ctx, &doc))
 		c.Narrate("migration %s is applied: nothing to do\nnext: transplant verify", doc.Run)
 		return nil
 	case v1.RunRollingBack:

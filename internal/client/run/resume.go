@@ -41,7 +41,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 	if err != nil {
 		return err
 	}
-	c.NameCluster(doc.Plan.Cluster)
+	c.NameCluster(c.DescribeCluster(ctx, &doc)) // where this command writes, whatever the journal says
 	c.Narrate(
 		"migration %s was begun %s by %s: its journal says that %d of %d steps are done",
 		doc.Run,

@@ -41,6 +41,7 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	}
 	doc := j.Doc()
 	if doc.Phase == v1.RunRolledBack {
+		c.NameCluster(c.DescribeCluster(ctx, &doc))
 		c.Narrate("migration %s is rolled back: nothing to do", doc.Run)
 		return nil
 	}

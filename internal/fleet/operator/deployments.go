@@ -247,7 +247,7 @@ func (d *deployments) plane(namespace string) state.Plane {
 	if s.isRefused() {
 		return state.Plane{
 			Refused: fmt.Sprintf(
-				"the operator may not read Deployments in namespace %s of the seed: transplant fleet rights prints the RoleBinding that gives it its rights there",
+				"the operator may not read Deployments in namespace %s of the seed: transplant fleet rights (with --operator-account, where its account has another name) prints the RoleBinding that gives it its rights there",
 				namespace,
 			),
 		}

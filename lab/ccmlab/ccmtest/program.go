@@ -23,7 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/poll"
 )
 
-// OnVersions runs a test against the newest API server, or against all those of proven.VersionsOf for a provider.
+// OnVersions runs a test against the lab's API server, or against all those of proven.VersionsOf for a provider.
 func OnVersions(t *testing.T, provider string, all bool, test func(t *testing.T, version string)) {
 	t.Helper()
 	versions := []string{apiserver.DefaultVersion}

@@ -73,4 +73,8 @@ func TestAStepWithoutItsHostLeavesTheStepAsItIs(t *testing.T) {
 	if diff := cmp.Diff(made(), s); diff != "" {
 		t.Errorf("the step itself is changed (-want +have):\n%s", diff)
 	}
+	part := v1.Step{Host: "kube", Path: "/etc/kubernetes/kubelet.env", Files: []string{"/etc/kube/kube"}}
+	if have := WithoutHost(part); have.Path != part.Path || have.Files[0] != "/etc/{host}/{host}" {
+		t.Errorf("a name within a word: %s, %v", have.Path, have.Files)
+	}
 }

@@ -3,6 +3,7 @@ package fold
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,7 +23,8 @@ func WithoutHost(s v1.Step) v1.Step {
 	if s.Host == "" {
 		return s
 	}
-	withoutName := func(at string) string { return strings.ReplaceAll(at, s.Host, ownName) }
+	own := regexp.MustCompile(`\b` + regexp.QuoteMeta(s.Host) + `\b`) // and not a part of a word
+	withoutName := func(at string) string { return own.ReplaceAllLiteralString(at, ownName) }
 	s.Changes, s.Edits, s.Files = slices.Clone(s.Changes), slices.Clone(s.Edits), slices.Clone(s.Files)
 	for i, c := range s.Changes {
 		if c.After == s.Host {
