@@ -44,7 +44,9 @@ func (c *Client) Prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 		collect.Sources{Kube: c.Kube, Server: mask.Server(c.Config.Host)},
 		c.needs(permission.NeedsOf(made.Steps)),
 	)
-	snapshot.SetDryRuns(s, dryrun.Run(ctx, step.Options{Dynamic: c.Dynamic}, made.Steps), "")
+	// A look sends no deletions: an audit log names them without saying that nothing was to be stored.
+	kept := slices.DeleteFunc(made.Steps, func(s v1.Step) bool { return s.Kind == v1.StepDeleteObject })
+	snapshot.SetDryRuns(s, dryrun.Run(ctx, step.Options{Dynamic: c.Dynamic}, kept), "")
 }
 
 // preview asks the new provider about the nodes of a snapshot; nil where no program has the provider's code.
