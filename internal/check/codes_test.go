@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/transplant-dev/transplant/internal/check/hosted"
 )
 
 // codesFile has each code that a check has or had, sorted. One whose check is gone stays in it: "LB-099 retired: why".
@@ -26,7 +24,7 @@ func TestNoCodeIsReusedOrForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	var codes []string
-	for _, c := range slices.Concat(Checks, hosted.Checks) {
+	for _, c := range All() {
 		codes = append(codes, c.Code)
 	}
 	listed := string(content)

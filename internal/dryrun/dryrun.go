@@ -85,9 +85,6 @@ type write struct {
 	err       error // why it cannot be sent
 }
 
-// uninitialized is the taint by which a node is given to the new manager to initialise.
-const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
-
 // writeOf is what a step writes; false when that is nothing.
 func writeOf(s v1.Step) (write, bool) {
 	w := write{ref: s.Ref, verb: verbUpdate}
@@ -178,13 +175,13 @@ func editKubeadm(o *unstructured.Unstructured, s v1.Step) error {
 func addTaint(o *unstructured.Unstructured) error {
 	taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
 	for _, t := range taints {
-		if m, ok := t.(map[string]any); ok && m["key"] == uninitialized {
+		if m, ok := t.(map[string]any); ok && m["key"] == layout.TaintUninitialized {
 			return nil
 		}
 	}
 	return unstructured.SetNestedSlice(
 		o.Object,
-		append(taints, map[string]any{"key": uninitialized, "value": "true", "effect": "NoSchedule"}),
+		append(taints, map[string]any{"key": layout.TaintUninitialized, "value": "true", "effect": "NoSchedule"}),
 		"spec",
 		"taints",
 	)
@@ -202,7 +199,7 @@ func removeTaint(o *unstructured.Unstructured) error {
 	taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
 	taints = slices.DeleteFunc(taints, func(t any) bool {
 		m, ok := t.(map[string]any)
-		return ok && m["key"] == uninitialized
+		return ok && m["key"] == layout.TaintUninitialized
 	})
 	return unstructured.SetNestedSlice(o.Object, taints, "spec", "taints")
 }

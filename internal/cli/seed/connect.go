@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
@@ -71,19 +70,18 @@ func (f *seedFlags) flags(cmd *cobra.Command) {
 
 // hostedPlane connects to both clusters.
 func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.Plane, error) {
-	seedConfig, err := configOf(f.kubeconfig, f.context)
-	if read, err := client.ReadKubeconfig(f.kubeconfig, client.Choice{Context: f.context}); err == nil {
-		c.Guess = client.GuessOf("seed-context", f.context, read)
-	}
-	if read, err := client.ReadKubeconfig(c.Kubeconfig, c.Chosen); err == nil && c.Kubeconfig != "" {
-		c.Guess = cmp.Or(c.Guess, client.GuessOf("context", c.Context, read))
-	}
+	read, err := f.read()
 	if err != nil {
 		return nil, fmt.Errorf(
 			"reading the seed's kubeconfig: %w\nname one with --seed-kubeconfig, and a context in it with --seed-context",
 			err,
 		)
 	}
+	c.Guess = client.GuessOf("seed-context", f.context, read)
+	if own, err := client.ReadKubeconfig(c.Kubeconfig, c.Chosen); err == nil && c.Kubeconfig != "" {
+		c.Guess = cmp.Or(c.Guess, client.GuessOf("context", c.Context, own))
+	}
+	seedConfig := tuned(read.Config)
 	if c.NoSecrets {
 		bundle.RefuseSecrets(seedConfig)
 	}
@@ -145,10 +143,11 @@ func userConfig(ctx context.Context, c *client.Client, f seedFlags, seed hosted.
 		return cfg, nil
 	}
 	if c.Kubeconfig != "" || c.Context != "" {
-		cfg, err := configOf(c.Kubeconfig, c.Context)
+		read, err := client.ReadKubeconfig(c.Kubeconfig, client.Choice{Context: c.Context})
 		if err != nil {
 			return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 		}
+		cfg := tuned(read.Config)
 		kubeconfig.RefuseRedirects(cfg)
 		return cfg, nil
 	}
@@ -171,33 +170,18 @@ func userConfig(ctx context.Context, c *client.Client, f seedFlags, seed hosted.
 	return tuned(cfg), nil
 }
 
-func configOf(path, name string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = path
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		rules,
-		&clientcmd.ConfigOverrides{CurrentContext: name},
-	).
-		ClientConfig()
-	return tuned(cfg), err
+// read reads the seed's kubeconfig.
+func (f seedFlags) read() (client.Kubeconfig, error) {
+	return client.ReadKubeconfig(f.kubeconfig, client.Choice{Context: f.context})
 }
 
 // seedAddress is the context by which the seed is reached, and its API server.
 func seedAddress(f seedFlags) (contextName, server string) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		rules,
-		&clientcmd.ConfigOverrides{CurrentContext: f.context},
-	)
-	contextName = f.context
-	if raw, err := loader.RawConfig(); err == nil && contextName == "" {
-		contextName = raw.CurrentContext
+	read, err := f.read()
+	if err == nil {
+		server = read.Config.Host
 	}
-	if cfg, err := loader.ClientConfig(); err == nil {
-		server = cfg.Host
-	}
-	return contextName, server
+	return cmp.Or(f.context, read.Current), server
 }
 
 func tuned(cfg *rest.Config) *rest.Config {

@@ -114,7 +114,8 @@ func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, a
 	}
 	cluster := doc.Plan.Cluster
 	cluster.Context, cluster.Server = c.Context, c.Config.Host // where this command writes, whatever the journal says
-	word := ""                                                 // it was typed when the plan was approved
+	// It was typed when the plan was approved.
+	word := ""
 	if !c.IsApprovedHere(stored, doc.Run) {
 		word = wordFor(stored, cluster)
 	}

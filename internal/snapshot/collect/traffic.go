@@ -46,8 +46,8 @@ type Traffic struct {
 	// time between our sending and our receiving.
 	bounds []bound
 	Now    func() time.Time
-	// Tell is told of each request when its answer begins, and how long that took; nil for none. The answer is nil with an
-	// error.
+	// Tell is called for each request when its answer begins, with how long that took. Nil calls nothing. With an error
+	// the answer is nil.
 	Tell func(req *http.Request, resp *http.Response, err error, took time.Duration)
 }
 
