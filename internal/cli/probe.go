@@ -31,7 +31,8 @@ func newProbe(c *console.Console) *cobra.Command {
 		Args:    cobra.NoArgs,
 		Example: "  transplant probe --for 10m --budget 5s\n  transplant probe --url https://shop.example.com/healthz -o json",
 		Long: "Probe asks the API over a kept connection, over a new one each time and through a watch. It follows the endpoints of every Service, and connects to each TCP\n" +
-			"port of each load balancer that can be reached from here, again and again. At the end it prints how often and for how long each path was out.\n" +
+			"port of each load balancer that can be reached from here, again and again. It also keeps one connection open through each of them, and sees when that is cut.\n" +
+			"At the end it prints how often and for how long each path was out.\n" +
 			"It changes nothing. To measure a migration, run apply --probe instead: its report has the same table, and the steps that each outage fell into.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.Check(); err != nil {
@@ -129,6 +130,8 @@ func narrateProbe(c *console.Console, e v1.ProbeEvent) {
 		c.Narrate("%s out: %s: %s", at, probe.Title(e.Kind, e.Path), e.Error)
 	case v1.ProbeUp:
 		c.Narrate("%s back: %s", at, probe.Title(e.Kind, e.Path))
+	case v1.ProbeIdle:
+		c.Narrate("%s %s was closed while idle, as each one through that port is: no outage", at, probe.Title(e.Kind, e.Path))
 	case v1.ProbeSkipped:
 		c.Narrate("%s not probed: %s: %s", at, probe.Title(e.Kind, e.Path), strings.ReplaceAll(e.Error, "\n", "; "))
 	}

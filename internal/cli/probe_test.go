@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,7 +32,10 @@ func (c *live) published(name string) net.Listener {
 			if err != nil {
 				return
 			}
-			_ = conn.Close()
+			go func() { // a connection stays open until its other end closes it
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}()
 		}
 	}()
 	c.api.Put(c.t, &corev1.Service{

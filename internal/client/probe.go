@@ -82,6 +82,7 @@ func (c *Client) NewProber(f ProbeOptions, earlier []v1.ProbeEvent, sink func(v1
 	if err != nil {
 		return nil, err
 	}
+	dialer := &probe.Dialer{ConnectTo: to}
 	return probe.New(probe.Options{
 		Interval:  f.Interval,
 		Timeout:   f.Timeout,
@@ -89,7 +90,8 @@ func (c *Client) NewProber(f ProbeOptions, earlier []v1.ProbeEvent, sink func(v1
 		Kube:      kube,
 		Reads:     reads,
 		Targets:   probe.Balancers(kube, f.Urls),
-		Look:      (&probe.Dialer{ConnectTo: to}).Look,
+		Look:      dialer.Look,
+		Keep:      dialer.KeepOpen,
 		ConnectTo: f.ConnectTo,
 		Earlier:   earlier,
 		Sink:      sink,

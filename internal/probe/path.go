@@ -135,6 +135,14 @@ func (p *path) reconnected() {
 	p.reconnects++
 }
 
+// revoke notes that an outage which began at a moment, and is over, was none.
+func (p *path) revoke(now, began time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reconnects++
+	p.write(v1.ProbeEvent{Time: now, Event: v1.ProbeIdle, Since: &began})
+}
+
 // isDown reports whether the last look failed or was skipped. The next one may take long.
 func (p *path) isDown() bool {
 	p.mu.Lock()

@@ -121,9 +121,13 @@ func (r *run) startTargets(ctx context.Context, targets map[key]Target, found Fo
 		looking, stop := context.WithCancel(ctx)
 		r.stops[key{t.Kind, t.Path}] = stop
 		first := pace * time.Duration(i) / time.Duration(len(fresh)) // spread, so that they do not come in bursts
+		look := func(ctx context.Context) error { return r.Look(ctx, t) }
+		if r.Keep != nil && t.Kind == v1.PathTCP {
+			look = r.keepAfterLook(looking, t, look)
+		}
 		r.wg.Go(func() {
 			wait(looking, first)
-			r.startProbe(looking, key{t.Kind, t.Path}, func(ctx context.Context) error { return r.Look(ctx, t) }, r.currentPace)
+			r.startProbe(looking, key{t.Kind, t.Path}, look, r.currentPace)
 		})
 	}
 }
@@ -143,5 +147,6 @@ func (r *run) endTargets(targets map[key]Target, found Found) {
 		delete(r.stops, k)
 		delete(targets, k)
 		r.pathOf(k, r.Interval).recordGone(r.now(), t.Owner+" is gone")
+		r.pathOf(key{v1.PathTCPKept, k.path}, 0).recordGone(r.now(), t.Owner+" is gone")
 	}
 }

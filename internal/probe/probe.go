@@ -6,6 +6,7 @@
 //	API reads       polled    over a kept connection, and over a new one each time
 //	endpoints       pushed    a Service that had ready endpoints has none
 //	TCP, HTTP       polled    load balancers that can be reached from here
+//	TCP, kept       pushed    a connection that stays open through each of them was cut
 //	     │
 //	     └─> one line per change, and a heartbeat ─> log ─> Sum ─> Disruption
 //
@@ -15,6 +16,7 @@ package probe
 
 import (
 	"context"
+	"net"
 	"sync"
 	"time"
 
@@ -84,6 +86,8 @@ type Options struct {
 	ConnectTo []string
 	// Look asks a target once; (&Dialer{}).Look when nil.
 	Look func(context.Context, Target) error
+	// Keep connects to a port of a load balancer for a connection that stays open. When nil, none is kept.
+	Keep func(context.Context, Target) (net.Conn, error)
 	// Earlier are the lines that the log has already: what was probed before is not skipped because it does not answer
 	// now.
 	Earlier []v1.ProbeEvent
@@ -98,6 +102,8 @@ type Prober struct {
 	Options
 	known map[key]bool
 	mu    sync.Mutex // serialises Sink, and guards known
+	// mustStand is how long a new connection has to stay open until it counts as one that is kept.
+	mustStand time.Duration
 }
 
 // key names a path.
@@ -119,7 +125,7 @@ func New(o Options) *Prober {
 	if o.Wall == nil {
 		o.Wall = time.Now
 	}
-	p := &Prober{Options: o, known: map[key]bool{}}
+	p := &Prober{Options: o, known: map[key]bool{}, mustStand: mustStand}
 	for _, e := range o.Earlier {
 		switch e.Event {
 		case v1.ProbePath:
@@ -162,6 +168,8 @@ type run struct {
 	lost map[string]loss
 	// pace is the time between two looks at a target.
 	pace time.Duration
+	// kept is how many ports a connection is kept through.
+	kept int
 }
 
 type loss struct {
@@ -231,18 +239,23 @@ func (r *run) beat(ctx context.Context) string {
 			return ""
 		case <-tick.C:
 		}
-		now := r.now()
-		if jump := r.Wall().Round(0).Sub(now); jump.Abs() > maxJump {
-			return "this machine slept, or its clock was set, by " + jump.Round(100*time.Millisecond).String()
+		if r.hasJumped() {
+			return "this machine slept, or its clock was set, by " + r.jump().Round(100*time.Millisecond).String()
 		}
 		r.writeLosses()
-		e := v1.ProbeEvent{Time: now, Event: v1.ProbeAlive}
+		e := v1.ProbeEvent{Time: r.now(), Event: v1.ProbeAlive}
 		if n%countEvery == 0 {
 			e = r.counted(e)
 		}
 		r.sink(e)
 	}
 }
+
+// jump is how far the wall clock is from the monotonic one.
+func (r *run) jump() time.Duration { return r.Wall().Round(0).Sub(r.now()) }
+
+// hasJumped reports whether this machine slept, or its clock was set, since the run of the probes began.
+func (r *run) hasJumped() bool { return r.jump().Abs() > maxJump }
 
 // counted adds the counts of all paths.
 func (r *run) counted(e v1.ProbeEvent) v1.ProbeEvent {

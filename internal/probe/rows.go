@@ -86,7 +86,10 @@ func countPaths(d v1.Disruption, kind string) int {
 // restTitle names the paths of a kind that share a row.
 func restTitle(kind string, n int, others bool) string {
 	what := map[string]string{
-		v1.PathEndpoints: "Service with ready endpoints", v1.PathTCP: "load balancer port", v1.PathHTTP: "URL",
+		v1.PathEndpoints: "Service with ready endpoints",
+		v1.PathTCP:       "load balancer port",
+		v1.PathTCPKept:   "kept connection",
+		v1.PathHTTP:      "URL",
 	}[kind]
 	if kind == v1.PathEndpoints && n != 1 {
 		what = "Services with ready endpoints"
@@ -144,16 +147,64 @@ func lengthOf(seconds float64) string {
 	return fmt.Sprintf("%.1f s", seconds)
 }
 
-// Summary is the sentence for the end of a run.
-func Summary(d v1.Disruption) string {
-	outages, longest, where := 0, 0.0, ""
+// kept are the figures of the kept connections.
+type kept struct {
+	paths, cuts, closedIdle int
+	longest                 float64
+	// open reports whether no new connection stands yet after a cut.
+	open bool
+}
+
+func keptOf(d v1.Disruption) kept {
+	var out kept
 	for _, p := range d.Paths {
+		if p.Kind != v1.PathTCPKept {
+			continue
+		}
+		out.paths++
+		out.cuts += len(p.Outages)
+		out.closedIdle += p.Reconnects
+		out.longest = max(out.longest, p.LongestSeconds)
+		out.open = out.open || slices.ContainsFunc(p.Outages, func(o v1.Outage) bool { return o.Open })
+	}
+	return out
+}
+
+// KeptSummary says how often kept connections were cut, and how long it took at most until a new one stood. It is empty
+// where none was kept.
+func KeptSummary(d v1.Disruption) string {
+	k := keptOf(d)
+	if k.paths == 0 {
+		return ""
+	}
+	s := "kept connections: none cut"
+	switch {
+	case k.open:
+		s = fmt.Sprintf("kept connections: %d cut, longest %s or more until a new one", k.cuts, lengthOf(k.longest))
+	case k.cuts > 0:
+		s = fmt.Sprintf("kept connections: %d cut, longest %s until a new one", k.cuts, lengthOf(k.longest))
+	}
+	if k.closedIdle > 0 {
+		s += fmt.Sprintf(" (%d closed while idle)", k.closedIdle)
+	}
+	return s
+}
+
+// Summary is the sentence for the end of a run. What it says of paths is of those that are asked again and again; kept
+// connections have figures of their own.
+func Summary(d v1.Disruption) string {
+	outages, longest, where, paths := 0, 0.0, "", 0
+	for _, p := range d.Paths {
+		if p.Kind == v1.PathTCPKept {
+			continue
+		}
+		paths++
 		outages += len(p.Outages)
 		if p.LongestSeconds > longest {
 			longest, where = p.LongestSeconds, Title(p.Kind, p.Path)
 		}
 	}
-	s := fmt.Sprintf("%d paths, ", len(d.Paths))
+	s := fmt.Sprintf("%d paths, ", paths)
 	switch outages {
 	case 0:
 		s += "no outage"
@@ -161,6 +212,9 @@ func Summary(d v1.Disruption) string {
 		s += fmt.Sprintf("1 outage of %s (%s)", lengthOf(longest), where)
 	default:
 		s += fmt.Sprintf("%d outages, the longest %s (%s)", outages, lengthOf(longest), where)
+	}
+	if text := KeptSummary(d); text != "" {
+		s += "; " + text
 	}
 	if n := len(d.NotProbed); n > 0 {
 		s += fmt.Sprintf("; %d not probed", n)

@@ -1,16 +1,38 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/jsonlines"
 )
 
+// logName is what errors call a disruption log.
+const logName = "the disruption log"
+
+// ReadLog reads a disruption log. A last line that was cut off, as by a crash while it was written, is left out. Any
+// other line that cannot be read is an error that names it.
+func ReadLog(r io.Reader) ([]v1.ProbeEvent, error) {
+	return jsonlines.Read(r, logName, func(e v1.ProbeEvent) error {
+		if e.Time.IsZero() || e.Event == "" {
+			return errors.New("it has no time or no event")
+		}
+		return nil
+	})
+}
+
+// OpenLog opens a disruption log for appending, as a prober's sink. Only its owner can read one that it makes.
+func OpenLog(path string) (*jsonlines.File[v1.ProbeEvent], error) {
+	return jsonlines.Open[v1.ProbeEvent](path, logName)
+}
+
 // Kinds in the order in which they are reported.
-var Kinds = []string{v1.PathAPIRead, v1.PathAPIWatch, v1.PathEndpoints, v1.PathTCP, v1.PathHTTP}
+var Kinds = []string{v1.PathAPIRead, v1.PathAPIWatch, v1.PathEndpoints, v1.PathTCP, v1.PathTCPKept, v1.PathHTTP}
 
 // Sum sums a disruption log up; nil when it is empty. The order of the lines is the order of time, whatever the clock
 // said.
@@ -23,7 +45,9 @@ func Sum(events []v1.ProbeEvent) *v1.Disruption {
 	s.out.From = events[0].Time
 	for _, e := range events {
 		s.addEvent(e)
-		s.last = e.Time
+		if e.Event == v1.ProbeBegin || e.Time.After(s.last) {
+			s.last = e.Time // that a new connection stands is known a while after it was opened
+		}
 		if e.Time.After(s.out.To) {
 			s.out.To = e.Time
 		}
@@ -82,6 +106,8 @@ func (s *summer) addEvent(e v1.ProbeEvent) {
 	case v1.ProbeGone:
 		p := s.path(k)
 		p.open, p.Gone = nil, true
+	case v1.ProbeIdle:
+		s.path(k).revoke(timeOr(e.Since, e.Time))
 	case v1.ProbeAlive, v1.ProbeEnd:
 		s.count(e)
 		s.ended = e.Event == v1.ProbeEnd
@@ -145,6 +171,16 @@ func (p *summed) close(end, failed time.Time, open bool) {
 	p.Outages = append(p.Outages, *o)
 	p.LongestSeconds = max(p.LongestSeconds, o.Seconds)
 	p.TotalSeconds = round(time.Duration((p.TotalSeconds + o.Seconds) * float64(time.Second)))
+}
+
+// revoke removes the outage that began at a moment.
+func (p *summed) revoke(began time.Time) {
+	p.Outages = slices.DeleteFunc(p.Outages, func(o v1.Outage) bool { return o.Begin.Equal(began) })
+	p.LongestSeconds, p.TotalSeconds = 0, 0
+	for _, o := range p.Outages {
+		p.LongestSeconds = max(p.LongestSeconds, o.Seconds)
+		p.TotalSeconds = round(time.Duration((p.TotalSeconds + o.Seconds) * float64(time.Second)))
+	}
 }
 
 // lose notes that a path, or all of a kind, was not looked at. A line that goes on where the one before was is the same
@@ -264,7 +300,12 @@ func (s *summer) judgePaths() {
 // Title names a path in a sentence.
 func Title(kind, path string) string {
 	return map[string]string{
-		v1.PathAPIRead: "API reads", v1.PathAPIWatch: "API watch", v1.PathEndpoints: "endpoints of", v1.PathTCP: "TCP", v1.PathHTTP: "GET",
+		v1.PathAPIRead:   "API reads",
+		v1.PathAPIWatch:  "API watch",
+		v1.PathEndpoints: "endpoints of",
+		v1.PathTCP:       "TCP",
+		v1.PathTCPKept:   "kept connection to",
+		v1.PathHTTP:      "GET",
 	}[kind] + " " + path
 }
 

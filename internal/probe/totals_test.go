@@ -41,3 +41,21 @@ func TestWhatAnotherProgramWritesOfKinds(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestTheFigureOfKeptConnections(t *testing.T) {
+	cut := func(seconds float64, open bool) v1.PathDisruption {
+		return v1.PathDisruption{Kind: v1.PathTCPKept, LongestSeconds: seconds, Outages: []v1.Outage{{Seconds: seconds, Open: open}}}
+	}
+	for want, paths := range map[string][]v1.PathDisruption{
+		"": {{Kind: v1.PathTCP, LongestSeconds: 4, Outages: []v1.Outage{{}}}},
+		"kept connections: none cut (3 closed while idle)":                             {{Kind: v1.PathTCPKept, Reconnects: 3}},
+		"kept connections: 2 cut, longest 1.2 s until a new one":                       {cut(0.003, false), cut(1.2, false)},
+		"kept connections: 1 cut, longest 3 ms until a new one":                        {cut(0.003, false), {Kind: v1.PathTCPKept}},
+		"kept connections: 2 cut, longest 7.0 s or more until a new one":               {cut(0.003, false), cut(7, true)},
+		"kept connections: 1 cut, longest 1.2 s until a new one (1 closed while idle)": {cut(1.2, false), {Kind: v1.PathTCPKept, Reconnects: 1}},
+	} {
+		if got := KeptSummary(v1.Disruption{Paths: paths}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

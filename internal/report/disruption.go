@@ -157,7 +157,11 @@ func pathRows(d *v1.Disruption) []pathRow {
 			Slowest: exactly(r.SlowestSeconds),
 		}
 		row.Budget, row.Tone = budgetCell(d, r.Result)
-		if r.Of != nil && r.Of.Reconnects > 0 {
+		switch {
+		case r.Reconnects == 0:
+		case r.Kind == v1.PathTCPKept:
+			row.Title += fmt.Sprintf(" (%d closed while idle)", r.Reconnects)
+		case r.Of != nil:
 			row.Title += " (" + english.Count(r.Of.Reconnects, "reconnect") + ")"
 		}
 		out = append(out, row)

@@ -174,6 +174,19 @@ func TestWhatHadEndedBeforeIsLeftOut(t *testing.T) {
 	}
 }
 
+func TestAKeptConnectionThatWasClosedWhileIdleIsLeftOut(t *testing.T) {
+	in := Input{Facts: status.Facts{Now: noon}, Probes: []v1.ProbeEvent{
+		{Time: at(10), Event: v1.ProbeDown, Kind: v1.PathTCPKept, Path: "lb:443", Since: ptr.To(at(10)), Error: "the far side closed it"},
+		{Time: at(11), Event: v1.ProbeUp, Kind: v1.PathTCPKept, Path: "lb:443", Since: ptr.To(at(11))},
+		{Time: at(20), Event: v1.ProbeDown, Kind: v1.PathTCPKept, Path: "lb:443", Since: ptr.To(at(20)), Error: "reset"},
+		{Time: at(22), Event: v1.ProbeUp, Kind: v1.PathTCPKept, Path: "lb:443", Since: ptr.To(at(22))},
+		{Time: at(30), Event: v1.ProbeIdle, Kind: v1.PathTCPKept, Path: "lb:443", Since: ptr.To(at(10))},
+	}}
+	if diff := cmp.Diff([]string{"20 2 probe error: tcp-kept lb:443 was cut: reset"}, lines(Build(in))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestATimelineWithoutARun(t *testing.T) {
 	got := Build(Input{Facts: status.Facts{Now: noon, NotRead: []string{"x"}}})
 	if diff := cmp.Diff(v1.Timeline{TypeMeta: v1.Type(v1.KindTimeline), Entries: []v1.TimelineEntry{}, NotRead: []string{"x"}}, got); diff != "" {

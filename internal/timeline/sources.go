@@ -105,21 +105,39 @@ func isRelevantEvent(e *corev1.Event) bool {
 	return false
 }
 
+// noOutages are the outages of kept connections that were closed while idle, by outageName.
+func noOutages(events []v1.ProbeEvent) map[string]bool {
+	out := map[string]bool{}
+	for _, e := range events {
+		if e.Event == v1.ProbeIdle && e.Since != nil {
+			out[outageName(e.Path, *e.Since)] = true
+		}
+	}
+	return out
+}
+
+func outageName(path string, since time.Time) string {
+	return path + " " + since.UTC().Format(time.RFC3339Nano)
+}
+
 // probes adds the times during which a path that is probed did not answer, and those without samples.
 func (b *builder) probes(events []v1.ProbeEvent) {
 	type path struct{ kind, name string }
 	down := map[path]v1.ProbeEvent{}
+	none := noOutages(events)
 	add := func(p path, to *time.Time) {
 		e := down[p]
 		delete(down, p)
-		b.during(
-			ptr.Deref(e.Since, e.Time),
-			to,
-			v1.TimelineProbe,
-			failure,
-			p.name,
-			fmt.Sprintf("%s %s did not answer: %s", p.kind, p.name, cmp.Or(e.Error, "no reason given")),
-		)
+		since := ptr.Deref(e.Since, e.Time)
+		if p.kind == v1.PathTCPKept && none[outageName(p.name, since)] {
+			return
+		}
+		text := "%s %s did not answer: %s"
+		if p.kind == v1.PathTCPKept {
+			text = "%s %s was cut: %s"
+		}
+		text = fmt.Sprintf(text, p.kind, p.name, cmp.Or(e.Error, "no reason given"))
+		b.during(since, to, v1.TimelineProbe, failure, p.name, text)
 	}
 	for _, e := range events {
 		p := path{e.Kind, e.Path}

@@ -12,6 +12,8 @@ const (
 	PathEndpoints = "endpoints"
 	// PathTCP are connections to a port of a load balancer's address.
 	PathTCP = "tcp"
+	// PathTCPKept is a connection that stays open through a port of a load balancer's address.
+	PathTCPKept = "tcp-kept"
 	// PathHTTP are GET requests to a URL.
 	PathHTTP = "http"
 )
@@ -32,6 +34,9 @@ const (
 	ProbeLost = "lost"
 	// ProbeGone: the path ended, since its Service was deleted or is no longer of that kind: no outage.
 	ProbeGone = "gone"
+	// ProbeIdle: the outage of a kept connection that began at Since was none. Each connection of that path is closed when
+	// it was silent for as long.
+	ProbeIdle = "idle"
 	// ProbeAlive: the probes ran until now. Counts are there once a minute.
 	ProbeAlive = "alive"
 	// ProbeEnd: the probes were ended in order.
@@ -57,14 +62,15 @@ type ProbeEvent struct {
 	// ConnectTo has where else than published it is connected to, of begin, each as HOST[:PORT]=ADDRESS[:PORT].
 	ConnectTo []string `json:"connectTo,omitempty"`
 	// Since depends on the state. Of down, it is the last moment at which the path was seen to work. Of lost, it is the
-	// end of the last probe; of up, the start of the last failed probe.
+	// end of the last probe; of up, the start of the last failed probe. Of idle, it is the start of the outage that was
+	// none.
 	Since *time.Time `json:"since,omitempty"`
 	// Began is when the first failed look began, of down.
 	Began *time.Time `json:"began,omitempty"`
 	Error string     `json:"error,omitempty"`
 	// Looks by kind and path, of alive and end, in this run of the probes.
 	Looks map[string]int `json:"looks,omitempty"`
-	// Reconnects of the watches by kind and path, of alive and end.
+	// Reconnects of the watches, and of kept connections that were closed while idle, by kind and path, of alive and end.
 	Reconnects map[string]int `json:"reconnects,omitempty"`
 	// SlowestSeconds is the longest that a look which succeeded took, by kind and path, of alive and end.
 	SlowestSeconds map[string]float64 `json:"slowestSeconds,omitempty"`
@@ -111,11 +117,13 @@ type Disruption struct {
 type PathDisruption struct {
 	Kind string `json:"kind"`
 	Path string `json:"path"`
-	// Looks that were made; after a crash up to a minute of them is missing. Of a watch, the events that it delivered.
+	// Looks that were made; after a crash up to a minute of them is missing. Of a watch, the events that it delivered; of
+	// kept connections, those that were opened.
 	Looks int `json:"looks"`
 	// IntervalSeconds is the time between two looks; 0 for what is pushed.
 	IntervalSeconds float64 `json:"intervalSeconds,omitempty"`
-	// Reconnects of a watch, those at its agreed end included.
+	// Reconnects of a watch, those at its agreed end included. Of kept connections, those after one that was closed while
+	// idle, which is no outage.
 	Reconnects int `json:"reconnects,omitempty"`
 	// Outages in the order of time.
 	Outages []Outage `json:"outages,omitempty"`

@@ -248,7 +248,7 @@ type ProbeTotals struct {
 
 // ProbeKindTotals are those of the paths of one kind.
 type ProbeKindTotals struct {
-	// Kind is api-read, api-watch, endpoints, tcp or http.
+	// Kind is api-read, api-watch, endpoints, tcp, tcp-kept or http.
 	Kind string `json:"kind"`
 	// Paths that were probed, with those that ended since.
 	Paths int `json:"paths"`

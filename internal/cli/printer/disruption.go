@@ -81,8 +81,11 @@ func formatSeconds(s float64) string {
 
 func disruptionDetails(d v1.Disruption, l Layout) []string {
 	var out []string
+	if kept := probe.KeptSummary(d); kept != "" {
+		out = append(out, l.Cut(kept))
+	}
 	for _, p := range d.Paths {
-		if p.Reconnects > 0 {
+		if p.Reconnects > 0 && (p.Kind != v1.PathTCPKept || l.Wide) {
 			out = append(
 				out,
 				l.Cut(fmt.Sprintf("%s was opened again %s", probe.Title(p.Kind, p.Path), english.Count(p.Reconnects, "time"))),
@@ -145,9 +148,14 @@ func outageLine(p v1.PathDisruption, o v1.Outage) string {
 	if o.Open {
 		end = "and still when it was looked at last, at " + timeOf(o.End)
 	}
+	what := "out"
+	if p.Kind == v1.PathTCPKept {
+		what = "cut, and no new one stood"
+	}
 	s := fmt.Sprintf(
-		"  %s was out for %.3f s (%.3f s for certain), from %s %s: %s",
+		"  %s was %s for %.3f s (%.3f s for certain), from %s %s: %s",
 		probe.Title(p.Kind, p.Path),
+		what,
 		o.Seconds,
 		o.LeastSeconds,
 		timeOf(o.Begin),
