@@ -179,6 +179,29 @@ func TestASuspendedMachineIsSaidToHaveSlept(t *testing.T) {
 	}
 }
 
+func TestKeptConnectionsHaveAFigureOfTheirOwn(t *testing.T) {
+	p := probing(probes())
+	last := p[len(p)-1]
+	p = p[:len(p)-1]
+	for _, path := range []string{webPort, "shop/api a1.us-east-1.elb.amazonaws.com:80"} {
+		p.add(30, v1.ProbePath, v1.PathTCPKept, path, nil)
+	}
+	p.out(v1.PathTCPKept, webPort, 33, 33, 34.5, 34.5, "the far side closed it")
+	last.Reconnects["tcp-kept shop/api a1.us-east-1.elb.amazonaws.com:80"] = 2
+	in := migration()
+	in.Probes = append(p, last)
+	text := string(rendered(t, Build(in), "markdown"))
+	for _, want := range []string{
+		"; kept connections: 1 cut, longest 1.5 s until a new one (2 closed while idle); ",
+		"| kept connection to " + webPort + " | 0 | 1 | 1.50 s | 1.50 s | within 5 s |",
+		"| 1 other kept connection (2 closed while idle) | 0 | 0 | – | – | within 5 s |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report does not say %q:\n%s", want, text)
+		}
+	}
+}
+
 // onlyTheAPI are the probes of a machine that reaches no load balancer.
 func onlyTheAPI() []v1.ProbeEvent {
 	var p probing

@@ -182,7 +182,7 @@ func TestAKeptConnectionThatWasClosedWhileIdleIsLeftOut(t *testing.T) {
 		{Time: at(22), Event: v1.ProbeUp, Kind: v1.PathTCPKept, Path: "lb:443", Since: ptr.To(at(22))},
 		{Time: at(30), Event: v1.ProbeIdle, Kind: v1.PathTCPKept, Path: "lb:443", Since: ptr.To(at(10))},
 	}}
-	if diff := cmp.Diff([]string{"20 2 probe error: tcp-kept lb:443 was cut: reset"}, lines(Build(in))); diff != "" {
+	if diff := cmp.Diff([]string{"0 2 probe error: tcp-kept lb:443 was cut: reset"}, lines(Build(in))); diff != "" {
 		t.Error(diff)
 	}
 }
