@@ -85,7 +85,7 @@ func disruptionDetails(d v1.Disruption, l Layout) []string {
 		out = append(out, l.Cut(kept))
 	}
 	for _, p := range d.Paths {
-		if p.Reconnects > 0 && (p.Kind != v1.PathTCPKept || l.Wide) {
+		if showsReconnects(p, l) {
 			out = append(
 				out,
 				l.Cut(fmt.Sprintf("%s was opened again %s", probe.Title(p.Kind, p.Path), english.Count(p.Reconnects, "time"))),
@@ -141,6 +141,12 @@ func disruptionDetails(d v1.Disruption, l Layout) []string {
 		)
 	}
 	return out
+}
+
+// showsReconnects reports whether a path has a line on its reconnects. Kept connections may be hundreds, each closed
+// while idle; their sum is above.
+func showsReconnects(p v1.PathDisruption, l Layout) bool {
+	return p.Reconnects > 0 && (p.Kind != v1.PathTCPKept || l.Wide)
 }
 
 func outageLine(p v1.PathDisruption, o v1.Outage) string {
