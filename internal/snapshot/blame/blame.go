@@ -3,9 +3,7 @@ package blame
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fieldowner"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
@@ -144,17 +143,11 @@ func (b *blamed) by(field string, since time.Time) string {
 	if path == nil {
 		return ""
 	}
-	var found []metav1.ManagedFieldsEntry
-	for _, m := range b.managed {
-		if m.Time != nil && m.Time.After(since) && m.FieldsV1 != nil && has(m.FieldsV1.GetRawBytes(), path) {
-			found = append(found, m)
-		}
-	}
-	if len(found) == 0 {
+	last, known := fieldowner.LastWrite(b.managed, since, path)
+	if !known {
 		return ""
 	}
-	last := slices.MaxFunc(found, func(a, b metav1.ManagedFieldsEntry) int { return a.Time.Compare(b.Time.Time) })
-	return fmt.Sprintf("written by %s, last at %s", last.Manager, last.Time.UTC().Format(time.DateTime))
+	return fmt.Sprintf("written by %s, last at %s", last.Manager, last.At.Format(time.DateTime))
 }
 
 // fieldPath is where a field of a difference stands in managed fields; nil when it cannot be found there, as one that
@@ -174,20 +167,4 @@ func fieldPath(field string) []string {
 			"f:spec", "f:loadBalancerClass",
 		}, "finalizers": {"f:metadata", "f:finalizers"}, "phase": {"f:status", "f:phase"}, "uid": {"f:metadata"},
 	}[field]
-}
-
-// has reports whether managed fields contain a path.
-func has(raw []byte, path []string) bool {
-	for _, part := range path {
-		var at map[string]json.RawMessage
-		if json.Unmarshal(raw, &at) != nil {
-			return false
-		}
-		next, ok := at[part]
-		if !ok {
-			return false
-		}
-		raw = next
-	}
-	return true
 }
