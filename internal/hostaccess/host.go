@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -40,6 +41,8 @@ type Host interface {
 type File struct {
 	Data []byte
 	Mode fs.FileMode
+	// Modified is when the file was modified last, by the host's clock; zero where that is not known.
+	Modified time.Time
 }
 
 // SHA256 is the SHA-256 of data in hexadecimal digits.

@@ -339,6 +339,8 @@ type RunEvent struct {
 	Totals *RunTotals `json:"totals,omitempty"`
 	// Finding of a line of type finding.
 	Finding *Finding `json:"finding,omitempty"`
+	// Changed are the facts that make the plan stale: in a line of type finished with exit code 6.
+	Changed []ChangedFact `json:"changed,omitempty"`
 	// ExitCode of a line of type finished: that of the process.
 	ExitCode *int `json:"exitCode,omitempty"`
 }

@@ -120,6 +120,22 @@ type Fact struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+// ChangedFact is what a plan relies on and what is otherwise by now.
+type ChangedFact struct {
+	// Fact is its ID; empty for what a step came upon.
+	Fact string `json:"fact,omitempty"`
+	// Message says what is otherwise, and how it was.
+	Message string `json:"message"`
+	// Object is where it stands in the API: Kind/name or Kind/namespace/name. Host and Path are for a file.
+	Object string `json:"object,omitempty"`
+	Host   string `json:"host,omitempty"`
+	Path   string `json:"path,omitempty"`
+	// ChangedBy is the field manager that wrote it last, after the plan was made; empty where that is not known.
+	ChangedBy string `json:"changedBy,omitempty"`
+	// ChangedAt is when ChangedBy wrote it, or when the file was modified last.
+	ChangedAt *time.Time `json:"changedAt,omitempty"`
+}
+
 // StepKind says what a step does.
 type StepKind string
 

@@ -3,8 +3,10 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +16,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
@@ -61,11 +64,17 @@ func (c *Console) UntilUnread(ctx context.Context) (context.Context, context.Can
 	return ctx, cancel
 }
 
-// Finish writes the last event of a run: its exit code, and what went wrong.
+// Finish writes the last event of a run: its exit code, what went wrong, and what makes a plan stale.
 func (c *Console) Finish(code int, err error) {
 	e := v1.RunEvent{Type: v1.EventFinished, ExitCode: &code}
 	if err != nil {
 		e.Message = mask.Error(err)
+	}
+	if stale, is := errors.AsType[*step.StaleError](err); is && code == exitcode.Stale {
+		e.Changed = slices.Clone(stale.Changed)
+		for i := range e.Changed {
+			e.Changed[i].Message = mask.Text(e.Changed[i].Message)
+		}
 	}
 	c.events.write(e)
 }

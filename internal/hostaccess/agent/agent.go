@@ -208,7 +208,7 @@ func (a *Agent) handleCall(ctx context.Context, method string, req Request) (out
 	case MethodRead:
 		var f hostaccess.File
 		f, err = a.host.ReadFile(ctx, req.Path)
-		out.Data, out.Mode = f.Data, f.Mode
+		out.Data, out.Mode, out.Modified = f.Data, f.Mode, f.Modified
 	case MethodList:
 		out.Names, err = a.host.List(ctx, req.Path)
 	case MethodDigest:

@@ -69,6 +69,7 @@ type Answer struct {
 
 	Data      []byte       `json:"data,omitempty"`
 	Mode      fs.FileMode  `json:"mode,omitempty"`
+	Modified  time.Time    `json:"modified,omitzero"`
 	Names     []string     `json:"names,omitempty"`
 	SHA256    string       `json:"sha256,omitempty"`
 	Place     *local.Place `json:"place,omitempty"`

@@ -145,7 +145,7 @@ func readRegular(root *os.Root, inside string) (hostaccess.File, error) {
 	if len(data) > maxFile {
 		return hostaccess.File{}, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 	}
-	return hostaccess.File{Data: data, Mode: info.Mode().Perm()}, nil
+	return hostaccess.File{Data: data, Mode: info.Mode().Perm(), Modified: info.ModTime()}, nil
 }
 
 // Remove implements hostaccess.Host.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -22,8 +23,11 @@ func TestReadFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(hostaccess.File{Data: []byte("text"), Mode: 0o640}, f); diff != "" {
+	if diff := cmp.Diff(hostaccess.File{Data: []byte("text"), Mode: 0o640, Modified: f.Modified}, f); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	if age := time.Since(f.Modified); age < -time.Minute || age > time.Hour {
+		t.Errorf("it was modified %s ago", age)
 	}
 }
 

@@ -104,7 +104,7 @@ func (h *host) ReadFile(ctx context.Context, p string) (hostaccess.File, error) 
 	if err != nil {
 		return hostaccess.File{}, err
 	}
-	return hostaccess.File{Data: out.Data, Mode: out.Mode}, nil
+	return hostaccess.File{Data: out.Data, Mode: out.Mode, Modified: out.Modified}, nil
 }
 
 func (h *host) List(ctx context.Context, dir string) ([]string, error) {

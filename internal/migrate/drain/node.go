@@ -47,9 +47,7 @@ func ChangeNode(ctx context.Context, e *step.Env, name string, uid types.UID, ch
 				return fmt.Errorf("reading node %s: %w", name, err)
 			}
 			if uid != "" && n.UID != uid {
-				return &step.StaleError{
-					Changed: []string{fmt.Sprintf("node %s was recreated: its uid is %s, it was %s", name, n.UID, uid)},
-				}
+				return step.NewStale("node %s was recreated: its uid is %s, it was %s", name, n.UID, uid)
 			}
 			if !change(n) {
 				return nil

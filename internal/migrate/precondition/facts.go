@@ -5,9 +5,11 @@ package precondition
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,22 +31,23 @@ import (
 
 // Check re-checks the facts that a step needs, and names what changed.
 func Check(ctx context.Context, e *step.Env, s v1.Step) error {
-	var changed []string
+	var changed []v1.ChangedFact
 	doc := e.Journal.Doc()
 	for _, id := range s.Requires {
 		if host, _, ok := fileOf(id); ok && journal.IsExcluded(doc, host) {
 			continue
 		}
-		why, err := holds(ctx, e, id)
+		c, err := findChange(ctx, e, id)
 		if err != nil {
 			return fmt.Errorf("checking fact %s: %w", id, err)
 		}
-		if why != "" {
-			changed = append(changed, why)
+		if c != nil {
+			c.Fact = id
+			changed = append(changed, *c)
 		}
 	}
 	if len(changed) > 0 {
-		sort.Strings(changed)
+		slices.SortFunc(changed, func(a, b v1.ChangedFact) int { return strings.Compare(a.Message, b.Message) })
 		return &step.StaleError{Changed: changed}
 	}
 	if err := hostFilesOf(ctx, e, s); err != nil {
@@ -65,51 +68,79 @@ func Preflight(ctx context.Context, o step.Options, p *v1.Plan) error {
 	return Check(ctx, e, all)
 }
 
-// holds says in a sentence how a fact has changed; empty when it has not. What this run wrote itself counts as the fact
-// from then on.
-func holds(ctx context.Context, e *step.Env, id string) (string, error) {
+// findChange returns how a fact has changed; nil when it has not. What this run wrote itself counts as the fact from
+// then on.
+func findChange(ctx context.Context, e *step.Env, id string) (*v1.ChangedFact, error) {
 	if id == "cluster:uid" {
 		ns, err := e.Kube.CoreV1().Namespaces().Get(ctx, component.Namespace, metav1.GetOptions{})
 		if err != nil {
-			return "", fmt.Errorf("reading namespace %s: %w", component.Namespace, err)
+			return nil, fmt.Errorf("reading namespace %s: %w", component.Namespace, err)
 		}
 		if string(ns.UID) != e.Plan.Cluster.UID {
-			return fmt.Sprintf(
-				"this is another cluster: its uid is %s, the plan was made for %s",
-				ns.UID,
-				e.Plan.Cluster.UID,
-			), nil
+			return changedTo("this is another cluster: its uid is %s, the plan was made for %s", ns.UID, e.Plan.Cluster.UID), nil
 		}
-		return "", nil
+		return nil, nil
 	}
 	if kind, rest, _ := strings.Cut(id, ":"); kind != "file" {
 		return otherHolds(ctx, e, kind, rest, id)
 	}
 	host, path, ok := fileOf(id)
 	if !ok {
-		return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
+		return nil, fmt.Errorf("fact %q is not known to this version of transplant", id)
 	}
 	want, detail := wanted(e, id, host, path)
 	sum, _, err := e.DigestFile(ctx, host, path)
 	if err != nil || sum == want {
-		return "", err
+		return nil, err
 	}
-	var now hostaccess.File
-	if detail != "" { // a program has none, and may be larger than what is read of a host
-		if now, sum, err = e.ReadFile(ctx, host, path); err != nil {
-			return "", err
-		}
+	now, read, err := e.ReadFile(ctx, host, path)
+	switch {
+	case detail == "" && (err != nil || read != sum): // a program may be larger than what is read of a host
+		now = hostaccess.File{}
+	case err != nil:
+		return nil, err
+	default:
+		sum = read
 	}
-	return fmt.Sprintf(
-		"%s on host %s was changed outside this migration%s",
-		path,
-		host,
-		difference(detail, now.Data, sum, want),
-	), nil
+	differs := difference(detail, now.Data, sum, want)
+	c := changedTo("%s on host %s was changed outside this migration%s", path, host, differs)
+	c.Host, c.Path = host, path
+	if !now.Modified.IsZero() {
+		c.ChangedAt = new(now.Modified.UTC().Truncate(time.Second))
+	}
+	return c, nil
 }
 
-// otherHolds says how a fact about something other than a file on a host has changed.
-func otherHolds(ctx context.Context, e *step.Env, kind, name, id string) (string, error) {
+// changedTo is a fact that has changed, with what is said of it.
+func changedTo(format string, args ...any) *v1.ChangedFact {
+	return &v1.ChangedFact{Message: fmt.Sprintf(format, args...)}
+}
+
+// changedIn is a fact that an object of the API shows to have changed. Fields are where it stands in the object.
+func changedIn(e *step.Env, o metav1.Object, ref string, fields [][]string, format string, args ...any) *v1.ChangedFact {
+	c := changedTo(format, args...)
+	step.NameWriter(c, ref, o.GetManagedFields(), e.Plan.Created, fields...)
+	return c
+}
+
+// isGone is a fact of an object that is not there.
+func isGone(ref string) *v1.ChangedFact {
+	return &v1.ChangedFact{Message: ref + " is gone", Object: ref}
+}
+
+// commandFields are the fields of a container's command. What wrote another field of its pod template did not change
+// it.
+func commandFields(container string) [][]string {
+	name, err := json.Marshal(container)
+	if err != nil {
+		return nil // a text is always JSON
+	}
+	at := []string{"f:spec", "f:template", "f:spec", "f:containers", `k:{"name":` + string(name) + `}`}
+	return [][]string{append(slices.Clone(at), "f:command"), append(slices.Clone(at), "f:args")}
+}
+
+// otherHolds returns how a fact about something other than a file on a host has changed.
+func otherHolds(ctx context.Context, e *step.Env, kind, name, id string) (*v1.ChangedFact, error) {
 	want, detail := wanted(e, id, "", name)
 	switch kind {
 	case "workload":
@@ -130,15 +161,15 @@ func otherHolds(ctx context.Context, e *step.Env, kind, name, id string) (string
 	case "local":
 		return localHolds(e, id, name, want)
 	}
-	return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
+	return nil, fmt.Errorf("fact %q is not known to this version of transplant", id)
 }
 
-// localHolds says how a file of this machine has changed since the plan was made with it. A plan or a journal may be an
-// attacker's. The one file that it may ask for is that of --credential-provider. Nothing of its content is reported,
+// localHolds returns how a file of this machine has changed since the plan was made with it. A plan or a journal may be
+// an attacker's. The one file that it may ask for is that of --credential-provider. Nothing of its content is reported,
 // since errors are kept in the journal.
-func localHolds(e *step.Env, id, name, want string) (string, error) {
+func localHolds(e *step.Env, id, name, want string) (*v1.ChangedFact, error) {
 	if o := e.Plan.Options; !planstep.IsProviderFile(o, name, want) {
-		return "", &trust.UntrustedError{What: "fact " + id, Err: fmt.Errorf(
+		return nil, &trust.UntrustedError{What: "fact " + id, Err: fmt.Errorf(
 			"it asks for file %s of this machine, and a plan reads none but that of --credential-provider (%s)",
 			name,
 			cmp.Or(o.CredentialProvider, "not given"),
@@ -146,56 +177,51 @@ func localHolds(e *step.Env, id, name, want string) (string, error) {
 	}
 	data, err := e.ReadLocal(name)
 	if err != nil {
-		return "", fmt.Errorf("reading %s, which the plan copies to hosts: %w", name, err)
+		return nil, fmt.Errorf("reading %s, which the plan copies to hosts: %w", name, err)
 	}
 	if hostaccess.SHA256(data) != want {
-		return fmt.Sprintf("%s on this machine is not the file with SHA-256 %s that the plan was made with", name, want), nil
+		return changedTo("%s on this machine is not the file with SHA-256 %s that the plan was made with", name, want), nil
 	}
-	return "", nil
+	return nil, nil
 }
 
-func workloadHolds(ctx context.Context, e *step.Env, ref, want, detail string) (string, error) {
+func workloadHolds(ctx context.Context, e *step.Env, ref, want, detail string) (*v1.ChangedFact, error) {
 	live, err := object.ReadLive(ctx, e, ref)
 	if apierrors.IsNotFound(err) {
-		return ref + " is gone", nil
+		return isGone(ref), nil
 	} else if err != nil {
-		return "", err
+		return nil, err
 	}
 	if !workload.HasTemplate(live, want) {
-		return fmt.Sprintf(
-			"the pod template of %s was changed outside this migration%s",
-			ref,
-			templateDifference(detail, live),
-		), nil
+		return changedIn(e, live, ref, [][]string{{"f:spec", "f:template"}},
+			"the pod template of %s was changed outside this migration%s", ref, templateDifference(detail, live)), nil
 	}
-	return "", nil
+	return nil, nil
 }
 
 // commandHolds compares the command of a component in the seed, of whose name the rest of the fact's ID is the last
 // part.
-func commandHolds(ctx context.Context, e *step.Env, name, want, detail string) (string, error) {
+func commandHolds(ctx context.Context, e *step.Env, name, want, detail string) (*v1.ChangedFact, error) {
 	at := strings.LastIndex(name, "/")
 	ref, component := name[:max(at, 0)], name[at+1:]
 	want, detail = wantedOf(e, ref, component, want, detail)
 	live, err := object.ReadLive(ctx, e, ref)
 	if apierrors.IsNotFound(err) {
-		return ref + " is gone", nil
+		return isGone(ref), nil
 	} else if err != nil {
-		return "", err
+		return nil, err
 	}
-	same, err := workload.HasCommand(live, v1.Step{Ref: ref, Component: component}, want)
+	of := v1.Step{Ref: ref, Component: component}
+	same, err := workload.HasCommand(live, of, want)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if !same {
-		return fmt.Sprintf(
-			"the command of %s in %s was changed outside this migration%s",
-			component,
-			ref,
-			templateDifference(detail, live),
-		), nil
+		fields := commandFields(workload.ContainerName(live, of))
+		return changedIn(e, live, ref, fields, "the command of %s in %s was changed outside this migration%s",
+			component, ref, templateDifference(detail, live)), nil
 	}
-	return "", nil
+	return nil, nil
 }
 
 // wantedOf is what the command of a component in the seed should be: what this run made of it last, else what the plan
@@ -212,45 +238,49 @@ func wantedOf(e *step.Env, ref, component, value, detail string) (string, string
 	return value, detail
 }
 
-func seedHolds(ctx context.Context, e *step.Env, want string) (string, error) {
+func seedHolds(ctx context.Context, e *step.Env, want string) (*v1.ChangedFact, error) {
 	if e.Seed == nil {
-		return "", fmt.Errorf(
+		return nil, fmt.Errorf(
 			"the plan is for a control plane in a seed, and none was given: name its kubeconfig and namespace",
 		)
 	}
 	ns, err := e.Seed.Kube.CoreV1().Namespaces().Get(ctx, e.Seed.Namespace, metav1.GetOptions{})
 	if err != nil {
-		return "", fmt.Errorf("reading namespace %s of the seed: %w", e.Seed.Namespace, err)
+		return nil, fmt.Errorf("reading namespace %s of the seed: %w", e.Seed.Namespace, err)
 	}
 	if string(ns.UID) != want {
-		return fmt.Sprintf(
+		return changedTo(
 			"namespace %s of the seed is another one: its uid is %s, the plan was made for %s",
 			e.Seed.Namespace,
 			ns.UID,
 			want,
 		), nil
 	}
-	return "", nil
+	return nil, nil
 }
 
 // textHolds compares a text in a ConfigMap with its hash. What this run has started to change is in the record, and
 // each step says what it wants.
-func textHolds(ctx context.Context, e *step.Env, ref, key, want string) (string, error) {
+func textHolds(ctx context.Context, e *step.Env, ref, key, want string) (*v1.ChangedFact, error) {
 	if hasBegun(e, ref) {
-		return "", nil
+		return nil, nil
 	}
 	live, err := object.ReadLive(ctx, e, ref)
 	if apierrors.IsNotFound(err) {
-		return ref + " is gone", nil
+		return isGone(ref), nil
 	} else if err != nil {
-		return "", err
+		return nil, err
 	}
 	text, _, err := unstructured.NestedString(live.Object, "data", key)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", ref, err)
+		return nil, fmt.Errorf("%s: %w", ref, err)
 	}
 	if sum := hostaccess.SHA256([]byte(text)); sum != want {
-		return fmt.Sprintf(
+		return changedIn(
+			e,
+			live,
+			ref,
+			[][]string{{"f:data", "f:" + key}},
 			"%s of %s was changed outside this migration: its SHA-256 is %s, the plan saw %s",
 			key,
 			ref,
@@ -258,20 +288,21 @@ func textHolds(ctx context.Context, e *step.Env, ref, key, want string) (string,
 			want,
 		), nil
 	}
-	return "", nil
+	return nil, nil
 }
 
-func nodeHolds(ctx context.Context, e *step.Env, node, want string) (string, error) {
+func nodeHolds(ctx context.Context, e *step.Env, node, want string) (*v1.ChangedFact, error) {
 	n, err := e.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "node " + node + " is gone", nil
+		return &v1.ChangedFact{Message: "node " + node + " is gone", Object: "Node/" + node}, nil
 	case err != nil:
-		return "", fmt.Errorf("reading node %s: %w", node, err)
+		return nil, fmt.Errorf("reading node %s: %w", node, err)
 	case n.Spec.ProviderID != want && !hasBegun(e, "Node/"+node):
-		return fmt.Sprintf("node %s has provider id %q by now, it had %q", node, n.Spec.ProviderID, want), nil
+		return changedIn(e, n, "Node/"+node, [][]string{{"f:spec", "f:providerID"}},
+			"node %s has provider id %q by now, it had %q", node, n.Spec.ProviderID, want), nil
 	}
-	return "", nil
+	return nil, nil
 }
 
 // hasBegun reports whether a step of this run has begun to change an object.

@@ -41,19 +41,19 @@ func CheckOldManagers(ctx context.Context, e *step.Env, s v1.Step) error {
 	if err != nil {
 		return fmt.Errorf("asking which flags each %s runs with: %w", component.KCM, err)
 	}
-	var wrong []string
+	var wrong []v1.ChangedFact
 	for _, m := range found {
 		shares := e.Plan.Strategy == planstep.LeaderMigration && !alone && isOn(m.flags, "enable-leader-migration")
 		if shares || runsNoLoop(m.flags) {
 			continue
 		}
-		wrong = append(wrong, fmt.Sprintf("%s %s runs with --cloud-provider=%s and %s",
+		wrong = append(wrong, *changedTo("%s %s runs with --cloud-provider=%s and %s",
 			component.KCM, m.where, m.flags["cloud-provider"], missingFlag(e, m.flags, alone)))
 	}
 	if len(wrong) == 0 {
 		return nil
 	}
-	wrong = append(wrong, fmt.Sprintf("after %s a %s would run the same loops at once. The journal says that the steps "+
+	wrong = append(wrong, *changedTo("after %s a %s would run the same loops at once. The journal says that the steps "+
 		"before it are done: find out who changed the flags or the journal, then run transplant rollback", s.ID, component.CCM))
 	return &step.StaleError{Changed: wrong}
 }

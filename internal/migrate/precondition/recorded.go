@@ -50,7 +50,7 @@ func ManagersRecorded(ctx context.Context, o step.Options, j *journal.Journal) e
 func FilesUnchanged(ctx context.Context, o step.Options, j *journal.Journal, back *v1.Plan) error {
 	e := step.NewEnv(o, j)
 	e.Plan = back
-	var changed []string
+	var changed []v1.ChangedFact
 	asked := map[string]bool{} // a rollback may restore a file in several steps
 	for _, s := range back.Steps {
 		_, excluded := e.IsExcluded(s)

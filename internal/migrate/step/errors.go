@@ -6,7 +6,12 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fieldowner"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // StepError is an error of one step.
@@ -20,10 +25,46 @@ func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", e.Step.ID
 func (e *StepError) Unwrap() error { return e.Err }
 
 // StaleError says that the cluster is no longer as it was when the plan was made.
-type StaleError struct{ Changed []string }
+type StaleError struct{ Changed []v1.ChangedFact }
+
+// NewStale returns an error about one thing that has changed.
+func NewStale(format string, args ...any) *StaleError {
+	return &StaleError{Changed: []v1.ChangedFact{{Message: fmt.Sprintf(format, args...)}}}
+}
 
 func (e *StaleError) Error() string {
-	return "the plan is stale: " + strings.Join(e.Changed, "; ")
+	texts := make([]string, len(e.Changed))
+	for i, c := range e.Changed {
+		texts[i] = c.Message + lastWrite(c)
+	}
+	return "the plan is stale: " + strings.Join(texts, "; ")
+}
+
+// lastWrite says who wrote what has changed, and when; empty where that is not known.
+func lastWrite(c v1.ChangedFact) string {
+	const minute = "2006-01-02 15:04 MST"
+	switch {
+	case c.ChangedAt == nil:
+		return ""
+	case c.ChangedBy != "":
+		return fmt.Sprintf(", changed by %s at %s", c.ChangedBy, c.ChangedAt.UTC().Format(minute))
+	}
+	return ", last modified at " + c.ChangedAt.UTC().Format(minute)
+}
+
+// NameWriter adds to what has changed in an object who wrote one of its fields last since a moment, where the API
+// server says so. This program's own writes do not count.
+func NameWriter(
+	c *v1.ChangedFact,
+	object string,
+	managed []metav1.ManagedFieldsEntry,
+	since time.Time,
+	fields ...[]string,
+) {
+	c.Object = object
+	if last, known := fieldowner.LastWrite(fieldowner.WithoutOurs(managed), since, fields...); known {
+		c.ChangedBy, c.ChangedAt = visible.Line(mask.Text(last.Manager)), &last.At // a client chooses its name
+	}
 }
 
 // VerifyError says that a step was executed and its effect did not show.

@@ -233,12 +233,8 @@ func (e *Env) CheckUnchanged(s v1.Step, sum string) error {
 	if backup := e.Journal.Record(s.Restore).Backup; backup != "" {
 		before = "put back what was there before this migration (" + backup + ")"
 	}
-	return &StaleError{
-		Changed: []string{
-			fmt.Sprintf("%s on host %s was changed outside this migration after the migration wrote it (SHA-256 %s): "+
-				"put your change aside and undo it in the file, or %s, then run transplant rollback again", s.Path, s.Host, sum, before),
-		},
-	}
+	return NewStale("%s on host %s was changed outside this migration after the migration wrote it (SHA-256 %s): "+
+		"put your change aside and undo it in the file, or %s, then run transplant rollback again", s.Path, s.Host, sum, before)
 }
 
 // UnitManager is a host whose units can be stopped and started.

@@ -58,11 +58,7 @@ func (x CopyFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	}
 	if sum := hostaccess.SHA256(data); sum != s.Content {
 		// Its own sum is not said: the name may be from a planted journal, and what is said is kept in it.
-		return &step.StaleError{
-			Changed: []string{
-				fmt.Sprintf("%s on this machine is not the file with SHA-256 %s that the plan was made with", s.Source, s.Content),
-			},
-		}
+		return step.NewStale("%s on this machine is not the file with SHA-256 %s that the plan was made with", s.Source, s.Content)
 	}
 	if !isProgram(data) && !x.Env.Unjudged {
 		return &trust.UntrustedError{

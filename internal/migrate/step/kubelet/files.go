@@ -216,18 +216,14 @@ func (x Kubelet) repaired(ctx context.Context, s v1.Step, c fileChange, backup s
 		c.Want = c.now
 		return c, nil
 	}
-	return c, &step.StaleError{
-		Changed: []string{
-			fmt.Sprintf(
-				"%s on host %s was changed outside this migration after the migration wrote it, and nothing was overwritten; see what with diff %s %s there, put the flags of the step "+
-					"back in it by hand (or all of it, with cp), then run the same command again",
-				c.path,
-				s.Host,
-				backup,
-				c.path,
-			),
-		},
-	}
+	return c, step.NewStale(
+		"%s on host %s was changed outside this migration after the migration wrote it, and nothing was overwritten; see what with diff %s %s there, put the flags of the step "+
+			"back in it by hand (or all of it, with cp), then run the same command again",
+		c.path,
+		s.Host,
+		backup,
+		c.path,
+	)
 }
 
 // flagsAsBefore reports whether undoing the edits of a step would change nothing in a file as it is. What cannot be
@@ -307,16 +303,12 @@ func (x Kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) er
 		if _, sum, err := x.Env.ReadFile(ctx, s.Host, r.Path); err != nil {
 			return err
 		} else if sum != r.BackupSHA256 && !x.hasWritten(sum) {
-			return &step.StaleError{
-				Changed: []string{
-					fmt.Sprintf(
-						"%s on host %s was changed outside this migration since the first try of step %s: go back with transplant rollback, and plan again",
-						r.Path,
-						s.Host,
-						s.ID,
-					),
-				},
-			}
+			return step.NewStale(
+				"%s on host %s was changed outside this migration since the first try of step %s: go back with transplant rollback, and plan again",
+				r.Path,
+				s.Host,
+				s.ID,
+			)
 		}
 	}
 	return nil

@@ -99,9 +99,7 @@ func (x initializeNode) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	}
 	ours := readTaintRecord(*rec)
 	if rec.Created && rec.Before != "" && ours.UID != n.UID && n.Spec.ProviderID == "" {
-		return &step.StaleError{
-			Changed: []string{fmt.Sprintf("node %s was recreated while it was being initialised", n.Name)},
-		}
+		return step.NewStale("node %s was recreated while it was being initialised", n.Name)
 	}
 	if !rec.Created || ours.TaintAdded.IsZero() {
 		ours = taintRecord{UID: n.UID, TaintAdded: metav1.NewTime(x.env.Clock.Now().UTC().Truncate(time.Second))}

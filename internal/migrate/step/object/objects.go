@@ -349,17 +349,13 @@ func (x DeleteObject) madeHere(s v1.Step, live *unstructured.Unstructured) error
 	have := live.GetLabels()
 	for key, value := range made.GetLabels() {
 		if have[key] != value {
-			return &step.StaleError{
-				Changed: []string{
-					fmt.Sprintf(
-						"%s has not the label %s=%s, with which this migration makes it; it was there before, or the label was removed, and it is not deleted; delete it by hand "+
-							"if it is of no use, or put the label on, and run the same command again",
-						s.Ref,
-						key,
-						value,
-					),
-				},
-			}
+			return step.NewStale(
+				"%s has not the label %s=%s, with which this migration makes it; it was there before, or the label was removed, and it is not deleted; delete it by hand "+
+					"if it is of no use, or put the label on, and run the same command again",
+				s.Ref,
+				key,
+				value,
+			)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"sort"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,9 +63,7 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	if rec.Before == "" {
 		rec.Before = before
 	} else if !x.holdsKnownValues(s, before, rec.Before, patch) { // an earlier try found something else
-		return &step.StaleError{
-			Changed: []string{fmt.Sprintf("%s was changed outside this migration since step %s was started", s.Ref, s.ID)},
-		}
+		return changedSince(live, s, rec.Started, patch, "since step "+s.ID+" was started")
 	}
 	if err := x.env.Journal.Save(ctx, *rec); err != nil {
 		return err
@@ -79,13 +78,37 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 			return false, nil // our own write, whose answer got lost
 		}
 		if now, err := x.undoOf(s, o, patch); err != nil || !x.holdsKnownValues(s, now, rec.Before, patch) {
-			return false, &step.StaleError{
-				Changed: []string{fmt.Sprintf("%s was changed outside this migration while step %s was under way", s.Ref, s.ID)},
-			}
+			return false, changedSince(o, s, rec.Started, patch, "while step "+s.ID+" was under way")
 		}
 		o.Object = mergepatch.Apply(o.Object, patch)
 		return true, nil
 	})
+}
+
+// changedSince is an error about an object that another client changed in the fields of a patch.
+func changedSince(
+	o *unstructured.Unstructured, s v1.Step, since time.Time, patch map[string]any, when string,
+) *step.StaleError {
+	err := step.NewStale("%s was changed outside this migration %s", s.Ref, when)
+	step.NameWriter(&err.Changed[0], s.Ref, o.GetManagedFields(), since, managedPaths(patch)...)
+	return err
+}
+
+// managedPaths are the fields of a patch as managed fields name them.
+func managedPaths(patch map[string]any) [][]string {
+	var out [][]string
+	for key, value := range patch {
+		key = "f:" + key
+		part, nested := value.(map[string]any)
+		if !nested || len(part) == 0 {
+			out = append(out, []string{key})
+			continue
+		}
+		for _, path := range managedPaths(part) {
+			out = append(out, append([]string{key}, path...))
+		}
+	}
+	return out
 }
 
 // holdsKnownValues reports whether an object holds in the fields of a patch what it held before the step's first try,
@@ -194,17 +217,13 @@ func (x unpatchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 			return false, err
 		}
 		if !fits(o.Object, written) {
-			return false, &step.StaleError{
-				Changed: []string{
-					fmt.Sprintf(
-						"%s was changed outside this migration after step %s (fields %s): put it back by hand to %s, then run transplant rollback again",
-						s.Ref,
-						s.Restore,
-						strings.Join(leaves(written, ""), ", "),
-						was.Before,
-					),
-				},
-			}
+			return false, step.NewStale(
+				"%s was changed outside this migration after step %s (fields %s): put it back by hand to %s, then run transplant rollback again",
+				s.Ref,
+				s.Restore,
+				strings.Join(leaves(written, ""), ", "),
+				was.Before,
+			)
 		}
 		o.Object = mergepatch.Apply(o.Object, back)
 		return true, nil

@@ -214,18 +214,14 @@ func (x Unit) Content(ctx context.Context, s v1.Step) (want, now []byte, err err
 	}
 	for path := range changed {
 		if path != s.Path {
-			return nil, nil, &step.StaleError{
-				Changed: []string{
-					fmt.Sprintf(
-						"unit %s on host %s has a flag of step %s in %s by now, not in %s",
-						s.Unit,
-						s.Host,
-						s.ID,
-						path,
-						s.Path,
-					),
-				},
-			}
+			return nil, nil, step.NewStale(
+				"unit %s on host %s has a flag of step %s in %s by now, not in %s",
+				s.Unit,
+				s.Host,
+				s.ID,
+				path,
+				s.Path,
+			)
 		}
 	}
 	if data, ok := changed[s.Path]; ok {

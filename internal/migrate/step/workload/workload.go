@@ -174,10 +174,8 @@ func (x Workload) oursToTakeBack(s v1.Step, live *unstructured.Unstructured) err
 }
 
 func changedCommand(s v1.Step) error {
-	return &step.StaleError{
-		Changed: []string{fmt.Sprintf("the command of %s in %s was changed outside this migration after the migration wrote it: "+
-			"put your change aside, then run transplant rollback again", s.Component, s.Ref)},
-	}
+	return step.NewStale("the command of %s in %s was changed outside this migration after the migration wrote it: "+
+		"put your change aside, then run transplant rollback again", s.Component, s.Ref)
 }
 
 // OnlyEditable holds a command line that a record puts back to the flags that a migration changes. The record is in the
@@ -407,6 +405,16 @@ func containerOf(o *unstructured.Unstructured, s v1.Step) (map[string]any, error
 		)
 	}
 	return found[0], nil
+}
+
+// ContainerName is what the container is called that runs a step's component; empty where not one does.
+func ContainerName(o *unstructured.Unstructured, s v1.Step) string {
+	c, err := containerOf(o, s)
+	if err != nil {
+		return ""
+	}
+	name, _ := c["name"].(string)
+	return name
 }
 
 func runs(c map[string]any, program string) bool {
