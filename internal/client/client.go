@@ -57,6 +57,8 @@ type Console interface {
 	// Interruptible returns a context that ends when the command is to stop at once. It also returns a channel that is
 	// closed when the command is to stop after the current step.
 	Interruptible(ctx context.Context) (hard context.Context, stopping <-chan struct{}, done func())
+	// ShowWait shows what a command waits for, as describe says it now and then, until stop is called.
+	ShowWait(describe func() string) (stop func())
 	// Instructions returns where a person is told what to change by hand, and whether no person reads it.
 	Instructions() (w io.Writer, unattended bool)
 }

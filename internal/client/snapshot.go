@@ -11,8 +11,10 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/dryrun"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -110,9 +112,33 @@ func (c *Client) cloudConfig(ctx context.Context, s *v1.Snapshot) ([]byte, error
 	return nil, nil
 }
 
-// Gather looks at everything once.
+// ShowGathering shows what a gathering waits for until stop is called.
+func (c *Client) ShowGathering(p *collect.Progress) (stop func()) {
+	if c.Console == nil {
+		return func() {} // a part of a command, tried by itself
+	}
+	return c.ShowWait(func() string { return describeGathering(p.Waits(time.Now())) })
+}
+
+// describeGathering says how far a gathering is; empty where it waits for nothing at the moment.
+func describeGathering(w collect.Waits) string {
+	const most = 3
+	if len(w.For) == 0 {
+		return ""
+	}
+	waiting := "waiting for " + english.FirstOf(most, w.For) + " (" + wording.CompactDuration(w.Longest.Seconds()) + ")"
+	if w.Hosts == 0 {
+		return "gathering: " + waiting
+	}
+	return fmt.Sprintf("gathering: %d of %s read, %s", w.Read, english.Count(w.Hosts, "host"), waiting)
+}
+
+// Gather looks at everything once, and shows what it waits for.
 func (c *Client) Gather(ctx context.Context, o v1.Options) *v1.Snapshot {
+	progress := &collect.Progress{}
+	defer c.ShowGathering(progress)()
 	return snapshot.Gather(ctx, collect.Sources{
+		Progress:      progress,
 		Kube:          c.Kube,
 		Dynamic:       c.Dynamic,
 		Traffic:       &c.Traffic,

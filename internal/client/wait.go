@@ -83,6 +83,9 @@ func WaitBriefly(ctx context.Context, d time.Duration) {
 // not renewed is no change of an object.
 const TickPeriod = time.Second
 
+// HeartbeatPeriod is how long nothing is said of what is waited for, where no terminal shows it all the time.
+const HeartbeatPeriod = 30 * time.Second
+
 // CollectPeriod is for how long changes are collected before they are shown: one step of the engine writes several
 // objects.
 const CollectPeriod = 300 * time.Millisecond

@@ -24,6 +24,7 @@ import (
 func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 	snap := snapshot.Gather(ctx, collect.Sources{
 		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: p.seed(), ToolVersion: p.ToolVersion, Now: p.clock().Now,
+		Progress: p.Progress,
 		Scrape: func(ctx context.Context, component, pod, address string) v1.Manager {
 			m, err := p.scrape(ctx, component, pod, address)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // Part is a part of a hosted migration, which has a plan and a journal of its own.
@@ -75,6 +76,8 @@ type Plane struct {
 	// Ended reports whether a holder of the lock can change nothing any longer, so that its lock is taken at once; nil
 	// if none can.
 	Ended func(holder string) bool
+	// Progress notes what Gather waits for; nil notes nothing.
+	Progress *collect.Progress
 	// Tell receives for how long another holder's lock is observed; nil without a receiver.
 	Tell func(string)
 	// ToolVersion stands in snapshots and plans.

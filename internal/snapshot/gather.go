@@ -55,42 +55,47 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 	defer func() { done(answerlimit.Size(g.Snap)) }()
 	// The groups say which version of an API to ask for, the manifests which leases, managers and rights. The nodes say
 	// which instances to ask for, the webhooks which endpoints.
-	collect.Together(ctx, g, objects.GatherCluster, objects.GatherGroups)
 	collect.Together(
 		ctx,
 		g,
-		objects.GatherNodes,
-		objects.GatherServices,
-		workloads.GatherPods,
-		objects.GatherObjects,
+		collect.Named("the version", objects.GatherCluster),
+		collect.Named("API groups", objects.GatherGroups),
+	)
+	collect.Together(
+		ctx,
+		g,
+		collect.Named("nodes", objects.GatherNodes),
+		collect.Named("Services", objects.GatherServices),
+		collect.Named("pods", workloads.GatherPods),
+		collect.Named("objects of the migration", objects.GatherObjects),
 		host.GatherHosts,
-		workloads.GatherWorkloads,
-		workloads.GatherWebhooks,
-		volume.GatherVolumes,
-		objects.GatherEndpoints,
-		objects.GatherBudgets,
-		objects.GatherCertificateRequests,
-		objects.GatherMachines,
-		objects.GatherKubeadm,
-		objects.GatherKubeletDefaults,
-		objects.GatherNamespaces,
-		host.GatherAuthorities,
+		collect.Named("workloads", workloads.GatherWorkloads),
+		collect.Named("webhooks", workloads.GatherWebhooks),
+		collect.Named("volumes", volume.GatherVolumes),
+		collect.Named("endpoints", objects.GatherEndpoints),
+		collect.Named("PodDisruptionBudgets", objects.GatherBudgets),
+		collect.Named("certificate requests", objects.GatherCertificateRequests),
+		collect.Named("machines", objects.GatherMachines),
+		collect.Named("kubeadm's configuration", objects.GatherKubeadm),
+		collect.Named("the kubelets' configuration", objects.GatherKubeletDefaults),
+		collect.Named("namespaces", objects.GatherNamespaces),
+		collect.Named("certificate authorities", host.GatherAuthorities),
 	)
 	workloads.MatchPods(g)
 	objects.MarkServicesWithoutEndpoints(g)
 	if g.Seed == nil {
 		hosted.FindHosted(g)
 	}
-	hosted.GatherSeed(ctx, g)
+	collect.Named("the seed", hosted.GatherSeed)(ctx, g)
 	collect.Together(
 		ctx,
 		g,
-		objects.GatherLeases,
+		collect.Named("leases", objects.GatherLeases),
 		gatherManagers,
-		gatherCloud,
-		workloads.GatherWebhookEndpoints,
-		permission.GatherAccess,
-		host.GatherCredentials,
+		collect.Named("the cloud", gatherCloud),
+		collect.Named("endpoints of webhooks", workloads.GatherWebhookEndpoints),
+		collect.Named("access reviews", permission.GatherAccess),
+		collect.Named("image credential providers", host.GatherCredentials),
 	)
 	finish(g, before)
 	return g.Snap

@@ -140,6 +140,8 @@ type Console struct {
 	advised atomic.Bool
 	// events are written on standard output during a run; nil for none.
 	events *eventStream
+	// wait is the line that says what is waited for; nil where none is shown.
+	wait *View
 	// begun are the times at which steps were begun, by ID. Steps of a batch tell of themselves side by side.
 	begun sync.Map
 }
@@ -211,6 +213,7 @@ func (c *Console) Narrate(format string, args ...any) {
 		text := fmt.Sprintf(c.Advice(format), visible.Arguments(inLines, args)...)
 		c.errMu.Lock()
 		defer c.errMu.Unlock()
+		c.wait.Erase()
 		fmt.Fprintln(c.Err, printer.Layout{Ascii: c.Ascii}.Plain(mask.Text(text)))
 	}
 }

@@ -19,7 +19,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/status"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // View is where a text is drawn again in place: the lines above are overwritten, and what scrolled by before stays.
@@ -54,6 +56,68 @@ func (v *View) Draw(text string) error {
 		return nil
 	}
 	return err
+}
+
+// Erase takes back what was drawn, so that other text takes its place. Nil has drawn nothing.
+func (v *View) Erase() {
+	if v == nil || v.lines == 0 {
+		return
+	}
+	fmt.Fprintf(v.W, "\x1b[%dA\r\x1b[J", v.lines)
+	v.lines = 0
+}
+
+// ShowWait implements client.Console. A terminal has one line that is drawn again each second. Elsewhere a line comes
+// every 30 s, so that a log shows that the command still runs.
+func (c *Console) ShowWait(describe func() string) (stop func()) {
+	if c.quiet {
+		return func() {}
+	}
+	view, period := c.NewView(c.Err), client.HeartbeatPeriod
+	if view.Redraws {
+		period = client.TickPeriod
+	}
+	again, ended := time.NewTicker(period), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-again.C:
+				c.showWait(view, describe())
+			}
+		}
+	})
+	return func() {
+		again.Stop()
+		close(ended)
+		wg.Wait()
+		c.errMu.Lock()
+		defer c.errMu.Unlock()
+		c.wait.Erase()
+		c.wait = nil
+	}
+}
+
+// showWait draws what is waited for on a terminal, or writes it in a line. An empty text says that nothing is.
+func (c *Console) showWait(view *View, text string) {
+	if !view.Redraws {
+		if text != "" {
+			c.Narrate("%s", text)
+		}
+		return
+	}
+	width, _ := view.Size()
+	line := []rune(printer.Layout{Ascii: c.Ascii}.Plain(visible.Line(mask.Text(text))))
+	line = line[:min(len(line), max(width-1, 0))] // a line that is broken in two could not be drawn again
+	c.errMu.Lock()
+	defer c.errMu.Unlock()
+	if c.wait = view; len(line) == 0 {
+		view.Erase()
+		return
+	}
+	_ = view.Draw(string(line)) // where standard error is gone, the next line of the command says so
 }
 
 // NewView returns a view of a stream.

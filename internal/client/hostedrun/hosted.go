@@ -24,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -238,9 +239,16 @@ func (m *Migration) runInterruptibly(
 	return nil
 }
 
+// gatherShown looks at the control plane once, and shows what it waits for.
+func (m *Migration) gatherShown(ctx context.Context) *v1.Snapshot {
+	m.Plane.Progress = &collect.Progress{}
+	defer m.Client.ShowGathering(m.Plane.Progress)()
+	return m.Plane.Gather(ctx)
+}
+
 // Check judges the control plane; strictly, where warnings block as well.
 func (m *Migration) Check(ctx context.Context, strict bool) v1.CheckReport {
-	snap := m.Plane.Gather(ctx)
+	snap := m.gatherShown(ctx)
 	m.Client.NameCluster(snap.Cluster)
 	report := m.Plane.CheckPart(snap, m.Part)
 	if strict {
@@ -254,7 +262,7 @@ func (m *Migration) Check(ctx context.Context, strict bool) v1.CheckReport {
 
 // MakePlan checks the cluster and makes the plan of the part. Findings that refuse are shown.
 func (m *Migration) MakePlan(ctx context.Context) (*v1.Plan, error) {
-	snap := m.Plane.Gather(ctx)
+	snap := m.gatherShown(ctx)
 	m.Client.NameCluster(snap.Cluster)
 	p, err := m.Plane.Plan(snap, m.Part)
 	return p, m.showRefusal(err)

@@ -334,12 +334,9 @@ type Heartbeat struct {
 func (h *Heartbeat) IsDue(e step.Event) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e.Kind == step.EventWaiting && e.Time.Sub(h.Said[e.Step.ID]) < heartbeat {
+	if e.Kind == step.EventWaiting && e.Time.Sub(h.Said[e.Step.ID]) < client.HeartbeatPeriod {
 		return false
 	}
 	h.Said[e.Step.ID] = e.Time
 	return true
 }
-
-// heartbeat is how long nothing is said of a step that waits for the same thing.
-const heartbeat = 30 * time.Second

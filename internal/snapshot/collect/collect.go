@@ -52,6 +52,8 @@ type Sources struct {
 	ToolVersion     string
 	// Now is the real clock when nil.
 	Now func() time.Time
+	// Progress notes what is waited for; nil notes nothing.
+	Progress *Progress
 }
 
 // Options are what to look for next to what is always looked for.
@@ -117,6 +119,7 @@ func (g *Collector) Call(ctx context.Context) (context.Context, context.CancelFu
 
 // AskManager asks one manager for its gauges; a manager with an error is unknown.
 func (g *Collector) AskManager(ctx context.Context, c v1.Component, host string) v1.Manager {
+	defer g.Progress.Ask(c.Name + " on " + host)()
 	m, why := v1.Manager{}, g.ScrapeUnavailable
 	if g.Scrape != nil {
 		ctx, cancel := g.Call(ctx)

@@ -43,8 +43,10 @@ func GatherHosts(ctx context.Context, g *collect.Collector) {
 	}
 	out := make([]v1.Host, len(g.Hosts))
 	var wg together.Group
+	g.Progress.AddHosts(len(g.Hosts))
 	for i, h := range g.Hosts {
 		wg.Go(func() {
+			defer g.Progress.ReadHost(h.Name())()
 			look := hostReader{Collector: g, access: h, host: v1.Host{Name: h.Name()}}
 			look.read(ctx)
 			out[i] = look.host
