@@ -163,6 +163,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 	for _, cmd := range root.Commands() {
 		for _, each := range append(cmd.Commands(), cmd) {
 			console.ExplainArguments(each)
+			c.RefuseSilentRequests(each)
 		}
 	}
 	complete.Register(root, c.Client)

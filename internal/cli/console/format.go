@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
 )
 
 // Values of --color.
@@ -87,6 +88,16 @@ func (v *verbosity) Set(s string) error {
 func (c *Console) addVerbosity(f *pflag.FlagSet, level int, usage string) {
 	f.VarP(&verbosity{of: c}, "verbose", "v", usage)
 	f.Lookup("verbose").NoOptDefVal = strconv.Itoa(level)
+}
+
+// RefuseSilentRequests has a command refuse to tell of requests on a stream on which it is to write nothing.
+func (c *Console) RefuseSilentRequests(cmd *cobra.Command) {
+	CheckBefore(cmd, func(*cobra.Command, []string) error {
+		if c.quiet && c.TellsRequests {
+			return exitcode.With(exitcode.Error, "--verbose=2 would have no effect: --quiet writes no request on standard error; give one of them")
+		}
+		return nil
+	})
 }
 
 // AddFormatFlag adds -o to a command; the first word is the default.
