@@ -34,7 +34,12 @@ type ProofOptions struct {
 // Prove adds the proofs to a snapshot that was just gathered. It never fails: what could not be proven is among the
 // snapshot's errors.
 func (c *Client) Prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
+	progress := &collect.Progress{}
+	defer c.ShowGathering(progress)()
+	answered := progress.Ask("the new provider's answer about each node")
 	snapshot.SetPreview(s, c.preview(ctx, s))
+	answered()
+	defer progress.Ask("the dry run of the plan's objects")()
 	made, err := plan.Make(s, o, nil, Now())
 	if err != nil {
 		snapshot.SetDryRuns(s, nil, "no plan can be made: "+mask.Error(err))

@@ -29,7 +29,7 @@ func LastWrite(managed []metav1.ManagedFieldsEntry, since time.Time, fields ...[
 			continue
 		}
 		for _, field := range fields {
-			if contains(m.FieldsV1.GetRawBytes(), field) {
+			if hasField(m.FieldsV1.GetRawBytes(), field) {
 				last, known = Write{Manager: m.Manager, At: m.Time.UTC()}, true
 				break
 			}
@@ -43,8 +43,8 @@ func WithoutOurs(managed []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntr
 	return slices.DeleteFunc(slices.Clone(managed), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == Ours })
 }
 
-// contains reports whether managed fields contain a path, whose parts are as the API server writes them: f:spec.
-func contains(raw []byte, path []string) bool {
+// hasField reports whether managed fields have a path, whose parts are as the API server writes them: f:spec.
+func hasField(raw []byte, path []string) bool {
 	for _, part := range path {
 		var at map[string]json.RawMessage
 		if json.Unmarshal(raw, &at) != nil {

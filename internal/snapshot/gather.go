@@ -58,7 +58,7 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 	collect.Together(
 		ctx,
 		g,
-		collect.Named("the version", objects.GatherCluster),
+		collect.Named("the API server's version", objects.GatherCluster),
 		collect.Named("API groups", objects.GatherGroups),
 	)
 	collect.Together(
