@@ -192,6 +192,7 @@ func TestAStalePlan(t *testing.T) {
 		r,
 		exitcode.Stale,
 		"the plan is stale: /etc/kubernetes/cloud.conf on host cp-1 was changed outside this migration",
+		", last modified at ",
 		"/etc/kubernetes/cloud.conf on host cp-2",
 		"nothing was changed; make the plan again with transplant plan --refresh ",
 	)

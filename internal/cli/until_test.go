@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,13 +124,26 @@ func TestApplyLooksAtTheFactsOfAKubeadmCluster(t *testing.T) {
 		t.Errorf("nothing has changed: %s", r.text(nil))
 	}
 	config.Data["ClusterConfiguration"] = text + "clusterName: other\n"
+	at := metav1.NewTime(p.Created.Add(90 * time.Second).Truncate(time.Second))
+	config.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "kubectl-edit", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:ClusterConfiguration":{}}}`),
+	}}
 	c.api.Put(t, config)
+	r := c.run("apply", out, "--yes", "-o", "jsonl")
 	fails(
 		t,
-		c.run("apply", out, "--yes"),
+		r,
 		exitcode.Stale,
 		"ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed outside this migration",
-		"nothing was changed",
+		", changed by kubectl-edit at "+at.UTC().Format("2006-01-02 15:04 MST"),
+		"nothing was changed; make the plan again with transplant plan --refresh ",
 	)
+	events := eventsOf(t, r.out)
+	changed := events[len(events)-1].Changed
+	if len(changed) != 1 || changed[0].Fact != planstep.KubeadmFact || changed[0].Object != "ConfigMap/kube-system/kubeadm-config" ||
+		changed[0].ChangedBy != "kubectl-edit" || !changed[0].ChangedAt.Equal(at.Time) {
+		t.Errorf("the last line has %+v", changed)
+	}
 	c.unchanged()
 }
