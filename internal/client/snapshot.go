@@ -35,7 +35,7 @@ type ProofOptions struct {
 // snapshot's errors.
 func (c *Client) Prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 	progress := &collect.Progress{}
-	defer c.ShowGathering(progress)()
+	defer ShowGathering(c, progress)()
 	answered := progress.Ask("the new provider's answer about each node")
 	snapshot.SetPreview(s, c.preview(ctx, s))
 	answered()
@@ -118,7 +118,7 @@ func (c *Client) cloudConfig(ctx context.Context, s *v1.Snapshot) ([]byte, error
 }
 
 // ShowGathering shows what a gathering waits for until stop is called.
-func (c *Client) ShowGathering(p *collect.Progress) (stop func()) {
+func ShowGathering(c *Client, p *collect.Progress) (stop func()) {
 	if c.Console == nil {
 		return func() {} // a part of a command, tried by itself
 	}
@@ -141,7 +141,7 @@ func describeGathering(w collect.Waits) string {
 // Gather looks at everything once, and shows what it waits for.
 func (c *Client) Gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 	progress := &collect.Progress{}
-	defer c.ShowGathering(progress)()
+	defer ShowGathering(c, progress)()
 	return snapshot.Gather(ctx, collect.Sources{
 		Progress:      progress,
 		Kube:          c.Kube,

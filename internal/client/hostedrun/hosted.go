@@ -242,7 +242,7 @@ func (m *Migration) runInterruptibly(
 // gatherShown looks at the control plane once, and shows what it waits for.
 func (m *Migration) gatherShown(ctx context.Context) *v1.Snapshot {
 	m.Plane.Progress = &collect.Progress{}
-	defer m.Client.ShowGathering(m.Plane.Progress)()
+	defer client.ShowGathering(m.Client, m.Plane.Progress)()
 	return m.Plane.Gather(ctx)
 }
 

@@ -117,7 +117,9 @@ func changedTo(format string, args ...any) *v1.ChangedFact {
 }
 
 // changedIn is a fact that an object of the API shows to have changed. Fields are where it stands in the object.
-func changedIn(e *step.Env, o metav1.Object, ref string, fields [][]string, format string, args ...any) *v1.ChangedFact {
+func changedIn(
+	e *step.Env, o metav1.Object, ref string, fields [][]string, format string, args ...any,
+) *v1.ChangedFact {
 	c := changedTo(format, args...)
 	step.NameWriter(c, ref, o.GetManagedFields(), e.Plan.Created, fields...)
 	return c
