@@ -50,6 +50,20 @@ func onAzureAfter() *v1.Snapshot {
 	return s
 }
 
+// nodeManagerOn adds a cloud-node-manager with a node selector and so many pods. It takes the place of one that selects
+// every node.
+func nodeManagerOn(selector map[string]string, pods int32) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		s.Workloads = slices.DeleteFunc(s.Workloads, func(w v1.Workload) bool {
+			return w.Role == v1.RoleNodeManager && len(w.NodeSelector) == 0
+		})
+		s.Workloads = append(s.Workloads, v1.Workload{
+			Ref:  "DaemonSet/kube-system/cloud-node-manager-" + selector["kubernetes.io/os"],
+			Role: v1.RoleNodeManager, NodeSelector: selector, Replicas: pods, Ready: pods,
+		})
+	}
+}
+
 // configSettings adds keys to the cloud config of the i-th host.
 func configSettings(s *v1.Snapshot, i int, settings map[string]string) {
 	c := s.Hosts[i].CloudConfig
@@ -473,6 +487,77 @@ var credentialRules = []ruleCase{
 		says:   []string{"4 of 5 pods ready"},
 		change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/cloud-node-manager").Ready = 4 },
 	},
+	{
+		name:   "F49: one for Windows alone, after it",
+		code:   "CLOUD-002",
+		base:   onAzureAfter,
+		want:   fails,
+		says:   []string{"no cloud-node-manager is meant for ip-10-0-0-11.ec2.internal"},
+		change: nodeManagerOn(map[string]string{"kubernetes.io/os": "windows"}, 0),
+	},
+	{
+		name:   "F49: one for Windows alone, before it",
+		code:   "CLOUD-002",
+		base:   onAzure,
+		want:   pass_,
+		says:   []string{"the plan starts it on the others"},
+		change: nodeManagerOn(map[string]string{"kubernetes.io/os": "windows"}, 0),
+	},
+	{
+		name: "F49: one for control planes alone, before it",
+		code: "CLOUD-002",
+		base: onAzure,
+		want: fails,
+		says: []string{"no cloud-node-manager is meant for ip-10-0-1-11.ec2.internal"},
+		change: func(s *v1.Snapshot) {
+			nodeManagerOn(map[string]string{"kubernetes.io/os": "linux", "node-role.kubernetes.io/control-plane": ""}, 3)(s)
+			for i := range s.ControlPlaneNodes {
+				s.Nodes[i].Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+			}
+		},
+	},
+	{
+		name:   "F49: an affinity leaves nodes out",
+		code:   "CLOUD-002",
+		base:   onAzureAfter,
+		want:   fails,
+		says:   []string{"cloud-node-manager has 3 pods for 5 nodes"},
+		change: nodeManagerOn(nil, 3),
+	},
+	{
+		name: "F49: an affinity leaves nodes out, and the pods are known",
+		code: "CLOUD-002",
+		base: onAzure,
+		want: fails,
+		says: []string{"no cloud-node-manager is meant for ip-10-0-1-11.ec2.internal"},
+		change: func(s *v1.Snapshot) {
+			nodeManagerOn(nil, 3)(s)
+			s.Workloads[len(s.Workloads)-1].Nodes = slices.Clone(s.ControlPlaneNodes)
+		},
+	},
+	{
+		name: "F49: one for each operating system",
+		code: "CLOUD-002",
+		base: onAzureAfter,
+		want: pass_,
+		says: []string{"ready on every node"},
+		change: func(s *v1.Snapshot) {
+			nodeManagerOn(map[string]string{"kubernetes.io/os": "linux"}, 4)(s)
+			nodeManagerOn(map[string]string{"kubernetes.io/os": "windows"}, 1)(s)
+			s.Nodes[4].OS = "windows"
+		},
+	},
+	{
+		name: "F49: a virtual node needs none",
+		code: "CLOUD-002",
+		base: onAzureAfter,
+		want: pass_,
+		change: func(s *v1.Snapshot) {
+			nodeManagerOn(nil, 4)(s)
+			s.Nodes[4].Labels = map[string]string{"type": "virtual-kubelet"}
+		},
+	},
+	{name: "F49: nodes could not be listed", code: "CLOUD-002", base: onAzureAfter, want: unknwn, change: noNodes},
 	{
 		name: "F49: two initialise nodes",
 		code: "CLOUD-002",

@@ -277,6 +277,13 @@ var routeRules = []ruleCase{
 		says:   []string{"0 of 4 pod CIDRs in 10.200.0.0/22 are free"},
 		change: kcmFlags(map[string]string{"cluster-cidr": "10.200.0.0/22"}),
 	},
+	{
+		name:   "F30: the cloud chooses the size",
+		code:   "IPAM-004",
+		want:   skipped,
+		says:   []string{"--cidr-allocator-type=CloudAllocator"},
+		change: both(podCIDRsOf(3, "10.200.4.0/25"), kcmFlags(map[string]string{"cidr-allocator-type": "CloudAllocator"})),
+	},
 	{name: "nobody allocates", code: "IPAM-004", want: skipped, change: kcmFlags(map[string]string{"allocate-node-cidrs": "false"})},
 	{name: "nodes could not be listed", code: "IPAM-004", want: unknwn, change: noNodes},
 

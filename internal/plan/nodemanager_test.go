@@ -102,4 +102,9 @@ func TestANodeManagerOfWindowsCoversNoNodeWithLinux(t *testing.T) {
 		Ref: "DaemonSet/kube-system/cloud-node-manager-windows", Role: v1.RoleNodeManager, NodeSelector: map[string]string{"kubernetes.io/os": "windows"},
 	})
 	find(t, mustMake(t, s, v1.Options{Image: officialAzure}), "start/"+layout.NodeManager)
+
+	affine := &s.Workloads[len(s.Workloads)-1]
+	affine.NodeSelector, affine.Nodes = nil, []string{"win-1"}
+	s.Nodes = append(s.Nodes, v1.Node{Name: "win-1", OS: "windows", Ready: "True"})
+	find(t, mustMake(t, s, v1.Options{Image: officialAzure}), "start/"+layout.NodeManager)
 }

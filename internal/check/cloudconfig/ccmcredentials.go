@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/nodemanager"
 )
 
 var nodeManagerMissing = rule.Check{
@@ -48,9 +49,12 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 		return judgeNoNodeManager(f)
 	}
 	running, bad := nodeManagers(f)
+	if finding, ok := f.Missing("nodes"); ok && running > 0 {
+		return finding
+	}
 	const expected, source = "cloud-node-manager on every node, and --controllers=*,-cloud-node", "/apis/apps/v1/daemonsets"
 	switch {
-	case running == 0 && f.Stage() == facts.StageExternal && f.Opts.Part != facts.PartInstall:
+	case running == 0 && isInstalled(f):
 		bad.Add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager")
 		return findings.With(
 			bad.Finding(v1.Fail, "new nodes are never initialised: cloud-node-manager does not run"),
@@ -74,6 +78,8 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 		)
 	case running == 0:
 		return findings.Pass("cloud-node-manager does not run yet; the plan starts it on every node")
+	case bad.Empty() && startsNodeManager(f):
+		return findings.Pass("cloud-node-manager runs on Windows nodes alone; the plan starts it on the others")
 	case bad.Empty():
 		return findings.Pass("cloud-node-manager is ready on every node")
 	}
@@ -135,7 +141,44 @@ func nodeManagers(f facts.Facts) (running int, bad findings.Problems) {
 			bad.Add(p.String(), "%s initialises nodes too: --controllers=%s", p, p.Flag("controllers", "*"))
 		}
 	}
+	if running > 0 {
+		bad = append(bad, nodesWithout(f)...)
+	}
 	return running, bad
+}
+
+// nodesWithout names the nodes that no cloud-node-manager is meant for. It leaves out those for which the plan starts
+// one.
+func nodesWithout(f facts.Facts) (bad findings.Problems) {
+	for _, n := range nodemanager.Uncovered(f.Snapshot) {
+		if nodemanager.IsWindows(n) && !isInstalled(f) || startsNodeManager(f) {
+			continue // NODE-019 warns of Windows nodes, and the plan says what to install
+		}
+		bad.Add(n.Name, "no cloud-node-manager is meant for %s", n.Name)
+	}
+	if pods, nodes := nodemanager.Count(f.Snapshot); pods < nodes {
+		bad.Add(
+			"DaemonSet/kube-system/cloud-node-manager",
+			"cloud-node-manager has %s for %s: an affinity or a taint keeps it away",
+			findings.Plural(pods, "pod"),
+			findings.Plural(nodes, "node"),
+		)
+	}
+	return bad
+}
+
+// isInstalled reports whether nodes are initialised from outside already, so that what is missing is missing now.
+func isInstalled(f facts.Facts) bool {
+	return f.Stage() == facts.StageExternal && f.Opts.Part != facts.PartInstall
+}
+
+// startsNodeManager reports whether a plan starts a cloud-node-manager on the nodes with Linux: before the migration,
+// where none runs on them.
+func startsNodeManager(f facts.Facts) bool {
+	isOfLinux := func(w v1.Workload) bool {
+		return w.Role == v1.RoleNodeManager && nodemanager.RunsOnLinux(f.Snapshot, w)
+	}
+	return !isInstalled(f) && !f.Opts.ReplaceHosts && !slices.ContainsFunc(f.Workloads, isOfLinux)
 }
 
 // leavesNodes reports whether --controllers takes the initialisation of nodes away, under any of the loop's names.

@@ -16,6 +16,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
+// rangeAllocator divides --cluster-cidr by the flags for the mask. It is the default; others read neither.
+const rangeAllocator = "RangeAllocator"
+
 // allocators are the kube-controller-managers that give out pod CIDRs.
 func allocators(f facts.Facts) []facts.Instance {
 	return slices.DeleteFunc(
@@ -43,8 +46,8 @@ var ipamByCloud = rule.Check{
 		var moves, never findings.Problems
 		known, _ := cloudprovider.Lookup(f.CloudName())
 		for _, p := range allocators {
-			switch kind := p.Flag("cidr-allocator-type", "RangeAllocator"); {
-			case kind == "RangeAllocator":
+			switch kind := p.Flag("cidr-allocator-type", rangeAllocator); {
+			case kind == rangeAllocator:
 			case kind == "CloudAllocator" && slices.Contains(known.Allocators, kind) && f.Cluster.Seed == "":
 				moves.Add(p.String(), "%s: --cidr-allocator-type=%s", p, kind)
 			default:
@@ -244,6 +247,9 @@ func judgeNodeMasks(f facts.Facts) v1.Finding {
 		return findings.Skip("no node has a pod CIDR")
 	}
 	flags := allocators[0]
+	if kind := flags.Flag("cidr-allocator-type", rangeAllocator); kind != rangeAllocator {
+		return findings.Skip("the cloud chooses pod CIDRs: --cidr-allocator-type=%s", kind)
+	}
 	var bad findings.Problems
 	used := map[bool]int{}
 	for _, c := range cidrs {

@@ -1,9 +1,11 @@
 package ccm
 
 import (
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/nodemanager"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
@@ -20,6 +22,11 @@ func needsNodeManager(d *draft.Draft) bool { return d.Provider.NodeManager != ""
 func StartNodeManagers(d *draft.Draft, phase string) {
 	if !needsNodeManager(d) {
 		return
+	}
+	if slices.ContainsFunc(nodemanager.Uncovered(d.Snapshot), nodemanager.IsWindows) {
+		d.Note(
+			"not done: the cloud-node-manager of Windows nodes, which has a manifest of its own (cloud-node-manager-windows of cloud-provider-azure); put it there before their kubelets become external",
+		)
 	}
 	if other := clusterview.OtherNodeManager(d.Snapshot); other != "" {
 		d.Note(other + " initialises nodes and is not changed: " + layout.NodeManager + " is there already")
@@ -42,13 +49,6 @@ func StartNodeManagers(d *draft.Draft, phase string) {
 		EstimateSeconds: 30,
 		Changes:         []v1.Change{{Field: "image", After: NodeManagerImage(d)}},
 	})
-	for _, n := range d.Snapshot.Nodes {
-		if n.OS == "windows" {
-			d.Note(
-				"not done: the cloud-node-manager of Windows nodes, which has a manifest of its own (cloud-node-manager-windows of cloud-provider-azure); put it there before their kubelets become external",
-			)
-		}
-	}
 }
 
 // NodeManagerImage is the image that is released together with the manager's: next to it where it was mirrored, else

@@ -6,6 +6,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/nodemanager"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
@@ -65,7 +66,7 @@ func EstimateRestart(c *v1.Component) float64 {
 func OtherNodeManager(snap *v1.Snapshot) string {
 	for _, w := range snap.Workloads {
 		isOwn := w.Labels[layout.LabelComponent] == layout.NodeManager
-		if w.Role == v1.RoleNodeManager && !isOwn && w.NodeSelector["kubernetes.io/os"] != "windows" {
+		if w.Role == v1.RoleNodeManager && !isOwn && nodemanager.RunsOnLinux(snap, w) {
 			return w.Ref
 		}
 	}
