@@ -72,8 +72,13 @@ func AfterCheck(ctx context.Context, c *client.Client, from string, flags []stri
 	return first
 }
 
-// underWay says once that a migration is under way.
-type underWay struct{ said bool }
+// underWay says once that a migration is under way. It keeps the journal that it has read and what it said of the run,
+// so that what comes after needs no second read.
+type underWay struct {
+	said bool
+	doc  v1.Journal
+	run  string
+}
 
 // note looks whether a live cluster has a migration that is not finished. What that has changed is no mistake, and
 // nothing to repair by hand.
@@ -85,10 +90,10 @@ func (u *underWay) note(ctx context.Context, c *client.Client, o *client.PlanOpt
 	if err != nil { // without a journal there is none under way
 		return
 	}
-	doc := j.Doc()
-	if o.InProgress = doc.IsUnderWay(); o.InProgress && !u.said {
-		u.said = true
-		c.Narrate("%s; change nothing by hand", describeRun(ctx, c, doc))
+	u.doc = j.Doc()
+	if o.InProgress = u.doc.IsUnderWay(); o.InProgress && !u.said {
+		u.said, u.run = true, describeRun(ctx, c, u.doc)
+		c.Narrate("%s; change nothing by hand", u.run)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/dryrun"
 	"github.com/transplant-dev/transplant/internal/english"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -36,8 +35,8 @@ func Plan(ctx context.Context, c *client.Client, o PlanOptions) (*v1.Plan, v1.Ch
 		return nil, v1.CheckReport{}, err
 	}
 	c.NameCluster(snap.Cluster)
+	var underWay underWay
 	if o.Snapshot == "" {
-		var underWay underWay
 		underWay.note(ctx, c, &o.Plan)
 	}
 	report, err := runChecks(c, snap, &o.Plan)
@@ -50,7 +49,7 @@ func Plan(ctx context.Context, c *client.Client, o PlanOptions) (*v1.Plan, v1.Ch
 	}
 	p, err := plan.Make(snap, o.Plan.Options, report.Findings, at)
 	if err != nil {
-		return nil, report, exitcode.With(exitcode.Blocked, "no plan can be made: %w%s", err, nextCommand(ctx, c, o.Snapshot))
+		return nil, report, exitcode.With(exitcode.Blocked, "no plan can be made: %w%s", err, underWay.nextCommand())
 	}
 	if o.Until != "" {
 		n, err := planstep.Until(p, o.Until)
@@ -100,21 +99,14 @@ func Refused(answers []v1.DryRun) error {
 }
 
 // nextCommand says what to do where no plan can be made because a migration was begun.
-func nextCommand(ctx context.Context, c *client.Client, from string) string {
-	if from != "" || c.Kube == nil {
-		return ""
-	}
-	j, err := journal.Open(ctx, c.Kube)
-	if err != nil {
-		return ""
-	}
-	switch doc := j.Doc(); {
-	case doc.IsUnderWay():
-		return "\n" + describeRun(ctx, c, doc) + "; another plan can be made of the cluster when it is rolled back"
-	case doc.Phase == v1.RunApplied:
+func (u *underWay) nextCommand() string {
+	switch {
+	case u.doc.IsUnderWay():
+		return "\n" + u.run + "; another plan can be made of the cluster when it is rolled back"
+	case u.doc.Phase == v1.RunApplied:
 		return fmt.Sprintf(
 			"\nmigration %s is applied: look at it with transplant verify, or go back with transplant rollback",
-			doc.Run,
+			u.doc.Run,
 		)
 	}
 	return ""
