@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
@@ -65,6 +66,15 @@ func TestAManagerOnItsHostsNetworkIsKnownByTheHostsName(t *testing.T) {
 	}
 }
 
+// onNode is what a DaemonSet's controller writes into the pod for a node.
+func onNode(name string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+		}}},
+	}}}
+}
+
 // A machine that is switched off must not hold up a migration; one that runs without its manager must, since it would keep its taint.
 func TestAManagerOfNodesIsWaitedForWhereTheNodeIsReady(t *testing.T) {
 	t.Parallel()
@@ -78,6 +88,11 @@ func TestAManagerOfNodesIsWaitedForWhereTheNodeIsReady(t *testing.T) {
 		"not on a live node": {2, map[string]bool{"up": false, "down": true}, "not ready on up"},
 		"bound to no node":   {1, map[string]bool{"": false}, "a node that its pod was not bound to"},
 		"no node":            {0, nil, ""},
+		"not on a live node that its pod is meant for":    {1, map[string]bool{"for up": false}, "not ready on up"},
+		"not on a dead node that its pod is meant for":    {1, map[string]bool{"for down": false}, ""},
+		"not on a virtual node":                           {2, map[string]bool{"up": true, "virtual": false}, ""},
+		"not on a machine elsewhere":                      {2, map[string]bool{"up": true, "elsewhere": false}, ""},
+		"not on a live node, next to a machine elsewhere": {2, map[string]bool{"up": false, "elsewhere": false}, "not ready on up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,20 +103,26 @@ func TestAManagerOfNodesIsWaitedForWhereTheNodeIsReady(t *testing.T) {
 					Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: is}}},
 				})
 			}
+			ready := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
+			w.api.Put(w.t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "virtual", Labels: map[string]string{"type": "virtual-kubelet"}}, Status: ready})
+			w.api.Put(w.t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}, Spec: corev1.NodeSpec{ProviderID: "metal://rack-7"}, Status: ready})
 			own := map[string]string{"component": layout.NodeManager}
-			ready := int32(0)
+			readyPods := int32(0)
 			for node, isReady := range tt.pods {
 				p := readyPod("of-"+node, isReady, nil)
 				p.Namespace, p.Labels, p.Spec.NodeName = component.Namespace, own, node
+				if meant, ok := strings.CutPrefix(node, "for "); ok {
+					p.Name, p.Spec.NodeName, p.Spec.Affinity = "unbound", "", onNode(meant)
+				}
 				w.api.Put(w.t, p)
 				if isReady {
-					ready++
+					readyPods++
 				}
 			}
 			w.api.Put(w.t, &appsv1.DaemonSet{
 				ObjectMeta: metav1.ObjectMeta{Name: layout.NodeManager, Namespace: component.Namespace},
 				Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: own}},
-				Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: tt.want, UpdatedNumberScheduled: tt.want, NumberReady: ready},
+				Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: tt.want, UpdatedNumberScheduled: tt.want, NumberReady: readyPods},
 			})
 			w.given()
 			e := w.engine()
@@ -109,6 +130,7 @@ func TestAManagerOfNodesIsWaitedForWhereTheNodeIsReady(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			e.env.Plan = &v1.Plan{Cluster: v1.Cluster{Provider: "azure"}}
 			why, err := object.RolloutProblem(t.Context(), e.env, live)
 			if err != nil || (why == "") != (tt.says == "") || !strings.Contains(why, tt.says) {
 				t.Errorf("it waits for %q, want %q (error %v)", why, tt.says, err)

@@ -69,9 +69,12 @@ func Count(s *v1.Snapshot) (pods, nodes int) {
 	return pods, nodes
 }
 
-// managed are the nodes of a cloud's instances. A virtual one has no machine that a manager could ask.
+// IsVirtual reports whether a node with these labels has no machine that a manager could ask.
+func IsVirtual(labels map[string]string) bool { return labels["type"] == "virtual-kubelet" }
+
+// managed are the nodes of a cloud's instances.
 func managed(s *v1.Snapshot) []v1.Node {
-	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n v1.Node) bool { return n.Labels["type"] == "virtual-kubelet" })
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n v1.Node) bool { return IsVirtual(n.Labels) })
 }
 
 func covers(w v1.Workload, n v1.Node) bool {

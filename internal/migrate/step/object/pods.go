@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/drain"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/nodemanager"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
@@ -100,8 +101,9 @@ func RolloutProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructur
 	return "", nil
 }
 
-// nodeManagerProblem says on how many nodes a cloud-node-manager still has to come up. Nodes that are not Ready are
-// left out: a machine that is switched off would hold up the whole migration.
+// nodeManagerProblem says on which nodes a cloud-node-manager still has to come up. Nodes that are not Ready are left
+// out: a machine that is switched off would hold up the whole migration. So are those that it does not serve, such as
+// virtual ones and machines elsewhere, on which it may never become ready.
 func nodeManagerProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructured, ref string) (string, error) {
 	pods, err := PodsOf(ctx, e, o)
 	if err != nil {
@@ -111,18 +113,23 @@ func nodeManagerProblem(ctx context.Context, e *step.Env, o *unstructured.Unstru
 	if err != nil {
 		return "", fmt.Errorf("listing the nodes that %s runs on: %w", ref, err)
 	}
-	isUp := map[string]bool{}
+	provider := ""
+	if e.Plan != nil {
+		provider = e.Plan.Cluster.Provider
+	}
+	isAwaited := map[string]bool{}
 	for i := range nodes.Items {
-		ready, _ := drain.ReadyStatus(&nodes.Items[i])
-		isUp[nodes.Items[i].Name] = ready == corev1.ConditionTrue
+		n := &nodes.Items[i]
+		ready, _ := drain.ReadyStatus(n)
+		isAwaited[n.Name] = ready == corev1.ConditionTrue && isServed(n, provider)
 	}
 	var missing []string
 	for i := range pods {
-		switch node := pods[i].Spec.NodeName; {
+		switch node := cmp.Or(pods[i].Spec.NodeName, nodeMeantFor(&pods[i])); {
 		case IsReady(&pods[i]):
 		case node == "":
 			missing = append(missing, "a node that its pod was not bound to")
-		case isUp[node]:
+		case isAwaited[node]:
 			missing = append(missing, node)
 		}
 	}
@@ -131,6 +138,34 @@ func nodeManagerProblem(ctx context.Context, e *step.Env, o *unstructured.Unstru
 	}
 	slices.Sort(missing)
 	return fmt.Sprintf("%s: not ready on %s", ref, english.FirstOf(3, missing)), nil
+}
+
+// isServed reports whether a node is one that the provider's manager initialises. One without a providerID is still to
+// be initialised.
+func isServed(n *corev1.Node, provider string) bool {
+	id := n.Spec.ProviderID
+	isOfCloud := id == "" || provider == "" || strings.HasPrefix(id, provider+"://")
+	return isOfCloud && !nodemanager.IsVirtual(n.Labels)
+}
+
+// nodeMeantFor is the node for which a DaemonSet made a pod, as the affinity of such pods says. The scheduler binds the
+// pod to it later, or never.
+func nodeMeantFor(p *corev1.Pod) string {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
+		return ""
+	}
+	required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return ""
+	}
+	for _, term := range required.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
 }
 
 // WhyPods says why a pod of a workload does not run or is not Ready. Of several it is the first by name. It is empty
