@@ -114,7 +114,7 @@ func drawTimeline(r v1.Report) timeline {
 	}
 	t.Phases, t.Marks = drawSteps(r, s)
 	t.Summary = fmt.Sprintf(
-		"Timeline of %s, starting at %s UTC: which manager ran which of %s, with %s and %s. The same facts are in the tables below.",
+		"Timeline of %s, starting at %s UTC: which manager ran which of %s, with %s and %s.",
 		duration(
 			s.length().Seconds(),
 		),

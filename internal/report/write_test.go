@@ -253,6 +253,9 @@ func TestThePictureIsAnImageByItself(t *testing.T) {
 					t.Errorf("the picture lacks %q", part)
 				}
 			}
+			if strings.Contains(image, "tables below") {
+				t.Error("the picture speaks of tables that it has not")
+			}
 			if len(image) > 200_000 {
 				t.Errorf("it has %d bytes", len(image))
 			}
