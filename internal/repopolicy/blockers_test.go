@@ -24,6 +24,9 @@ func blockerCodes(tree fs.FS) ([]string, error) {
 		if err != nil {
 			return err
 		}
+		uncoded := func(at ast.Node) {
+			broken = append(broken, fmt.Sprintf("%s:%d makes a blocker without a code", name, set.Position(at.Pos()).Line))
+		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.ValueSpec:
@@ -35,10 +38,14 @@ func blockerCodes(tree fs.FS) ([]string, error) {
 					made[n.Sel.Name] = true
 				}
 			case *ast.CompositeLit:
-				for _, blocker := range blockersIn(n) {
+				for _, blocker := range blockersIn(n, n.Type) {
 					if !hasCode(blocker) {
-						broken = append(broken, fmt.Sprintf("%s:%d makes a blocker without a code", name, set.Position(blocker.Pos()).Line))
+						uncoded(blocker)
 					}
+				}
+			case *ast.CallExpr:
+				if isNewBlocker(n) {
+					uncoded(n)
 				}
 			}
 			return true
@@ -54,22 +61,37 @@ func blockerCodes(tree fs.FS) ([]string, error) {
 	return broken, err
 }
 
-// blockersIn returns the blockers that a literal is, or lists without naming their type again.
-func blockersIn(literal *ast.CompositeLit) []*ast.CompositeLit {
-	if isBlocker(literal.Type) {
-		return []*ast.CompositeLit{literal}
+// blockersIn returns the blockers that a literal of a type is, or holds without naming their type again: in lists, as
+// values of maps, and behind pointers.
+func blockersIn(literal *ast.CompositeLit, of ast.Expr) (out []*ast.CompositeLit) {
+	var held ast.Expr
+	switch of := of.(type) {
+	case *ast.StarExpr:
+		return blockersIn(literal, of.X)
+	case *ast.ArrayType:
+		held = of.Elt
+	case *ast.MapType:
+		held = of.Value
+	default:
+		if isBlocker(of) {
+			out = append(out, literal)
+		}
+		return out
 	}
-	list, ok := literal.Type.(*ast.ArrayType)
-	if !ok || !isBlocker(list.Elt) {
-		return nil
-	}
-	var out []*ast.CompositeLit
 	for _, e := range literal.Elts {
+		if pair, ok := e.(*ast.KeyValueExpr); ok {
+			e = pair.Value
+		}
 		if one, ok := e.(*ast.CompositeLit); ok && one.Type == nil {
-			out = append(out, one)
+			out = append(out, blockersIn(one, held)...)
 		}
 	}
 	return out
+}
+
+// isNewBlocker reports whether a call makes a blocker of which nothing is given.
+func isNewBlocker(call *ast.CallExpr) bool {
+	return isNamed(call.Fun, "new") && len(call.Args) == 1 && isBlocker(call.Args[0])
 }
 
 func isBlocker(of ast.Expr) bool {

@@ -273,13 +273,18 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/other/value.go:3 uses clientcmd.NewDefaultClientConfig: read a cluster's kubeconfig with internal/kubeconfig",
 		}},
 		{"blockers have codes", map[string]string{
-			"api/transplant/v1alpha1/a.go":   "package v1alpha1\nconst (\n\tBlockerGood BlockerCode = \"Good\"\n\tBlockerRead BlockerCode = \"Read\"\n\tOther = \"Other\"\n)\n",
-			"internal/good/a.go":             "package good\nvar b = v1.Blocker{Code: v1.BlockerGood}\nvar l = []v1.Blocker{{Code: code}, b}\nvar f = v1.Finding{Level: level}\n",
-			"internal/bad/a.go":              "package bad\nvar b = v1.Blocker{Level: level}\nvar l = []v1.Blocker{\n\t{Code: code},\n\t{},\n}\n",
+			"api/transplant/v1alpha1/a.go": "package v1alpha1\nconst (\n\tBlockerGood BlockerCode = \"Good\"\n\tBlockerRead BlockerCode = \"Read\"\n\tOther = \"Other\"\n)\n",
+			"internal/good/a.go":           "package good\nvar b = v1.Blocker{Code: v1.BlockerGood}\nvar l = []v1.Blocker{{Code: code}, b}\nvar m = map[string]*v1.Blocker{\"a\": {Code: code}}\nvar f = v1.Finding{Level: level}\n",
+			"internal/bad/a.go": "package bad\nvar b = v1.Blocker{Level: level}\nvar l = []v1.Blocker{\n\t{Code: code},\n\t{},\n}\n" +
+				"var p = []*v1.Blocker{{}}\nvar m = map[string]v1.Blocker{\"a\": {}}\nvar q = map[string]*v1.Blocker{\"a\": {}}\n" +
+				"var n = map[string][]v1.Blocker{\"a\": {{Code: code}, {}}}\nvar o = &v1.Blocker{}\nvar z = new(v1.Blocker)\n",
 			"internal/bad/a_test.go":         "package bad\nvar b = v1.Blocker{}\n",
 			"internal/cli/printer/series.go": "package printer\nvar reads = v1.BlockerRead\n",
 		}, []string{
-			"internal/bad/a.go:2 makes a blocker without a code", "internal/bad/a.go:5 makes a blocker without a code",
+			"internal/bad/a.go:10 makes a blocker without a code", "internal/bad/a.go:11 makes a blocker without a code",
+			"internal/bad/a.go:12 makes a blocker without a code", "internal/bad/a.go:2 makes a blocker without a code",
+			"internal/bad/a.go:5 makes a blocker without a code", "internal/bad/a.go:7 makes a blocker without a code",
+			"internal/bad/a.go:8 makes a blocker without a code", "internal/bad/a.go:9 makes a blocker without a code",
 			"no blocker is made with the code BlockerRead",
 		}},
 	} {
