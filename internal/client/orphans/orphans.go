@@ -227,7 +227,9 @@ func (r *removal) askProvider(ctx context.Context, q cloudprogram.OrphanQuestion
 	}
 	err := pages.Each(ctx, listNodes, func(object runtime.Object) error {
 		if n, ok := object.(*corev1.Node); ok {
-			nodes = append(nodes, v1.Node{Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID})
+			nodes = append(nodes, v1.Node{
+				Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, SystemUUID: n.Status.NodeInfo.SystemUUID,
+			})
 		}
 		return nil
 	})

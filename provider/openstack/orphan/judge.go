@@ -146,11 +146,14 @@ func (f *facts) notProven(b *balancer, _ naming.Owner) string {
 	proven := false
 	for _, address := range b.members {
 		of := f.servers(address)
-		ours := slices.ContainsFunc(of, func(id string) bool { return f.nodes[id] != "" })
-		others := slices.DeleteFunc(slices.Clone(of), func(id string) bool { return f.nodes[id] != "" })
+		ours := slices.ContainsFunc(of, f.isOurs)
+		others := slices.DeleteFunc(slices.Clone(of), f.isOurs)
 		switch {
 		case ours && len(others) == 0:
 			proven = true
+		case !ours && len(others) > 0 && f.doubted[others[0]] != "":
+			return "its member " + address + " is server " + others[0] + ": " + f.doubted[others[0]] + "; if you know that it " +
+				"is this cluster's, add --assume-owned"
 		case !ours && len(others) > 0:
 			return "its member " + address + " is server " + others[0] + ", which is no Node of this cluster: it may be another " +
 				"cluster's, or its nodes are not registered yet"

@@ -54,6 +54,36 @@ func TestWhoseALoadBalancerIsByItsMembers(t *testing.T) {
 	}
 }
 
+// A providerID that was copied, or written by a stranger, would make another cluster's load balancer an orphan of this one.
+func TestAProviderIDThatTheMachineContradictsProvesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		uuid   string
+		assume bool
+		says   string
+	}{
+		"the machine is the server":      {"S-9", false, ""},
+		"no machine says its UUID":       {"", false, ""},
+		"the machine is another":         {"s-7", false, "its member 10.0.0.99 is server s-9: the providerID of Node n-9 names it, and the machine there has the UUID s-7"},
+		"another, and the user knows it": {"s-7", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := project()
+			f.AssumeOwned = test.assume
+			f.believe([]v1.Node{{Name: "n-9", ProviderID: "openstack:///s-9", SystemUUID: test.uuid}})
+			b := &balancer{members: []string{"10.0.0.99"}, LoadBalancer: loadbalancers.LoadBalancer{ID: "lb", Name: "kube_service_lab_default_web"}}
+			got := f.judgeBalancer(b)
+			if test.says == "" && got.State != v1.OrphanFound || test.says != "" && (got.State != v1.OrphanRefused || !strings.Contains(got.Reason, test.says)) {
+				t.Errorf("%+v, want %q", got, test.says)
+			}
+			group := groups.SecGroup{ID: "g", Name: "lb-sg-uid-1-default-web"}
+			f.ports[1].SecurityGroups = []string{"g"}
+			if kept := f.keepsGroup(group, "", false); (kept != "") != (test.says != "") {
+				t.Errorf("its security group stays because of %q", kept)
+			}
+		})
+	}
+}
+
 func TestListenersOfManagersHaveTheNameOfTheirLoadBalancer(t *testing.T) {
 	for name, tags := range map[string][]string{
 		"listener_a0b1c2d3e4f5061728394a5b6c7d8e9f_0": nil, "listener_0_a0b1c2d3e4f5061728394a5b6c7d8e9f": nil, "": nil,

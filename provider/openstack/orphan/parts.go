@@ -98,7 +98,7 @@ func (f *facts) keepsGroup(g groups.SecGroup, vip string, proven bool) string {
 	}
 	for _, p := range f.ports {
 		has := slices.Contains(p.SecurityGroups, g.ID)
-		ours := p.ID == vip && vip != "" || f.nodes[p.DeviceID] != ""
+		ours := p.ID == vip && vip != "" || f.isOurs(p.DeviceID)
 		switch {
 		case has && !ours:
 			return "port " + p.ID + " has it, which is neither of its load balancer nor of a Node of this cluster"

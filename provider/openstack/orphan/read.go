@@ -28,6 +28,7 @@ type facts struct {
 	cluster          string // the name of the cluster; empty where it was not given
 	octavia, neutron *gophercloud.ServiceClient
 	nodes            map[string]string // the names of nodes by the IDs of their servers
+	doubted          map[string]string // why a server is not believed to be a node's, by its ID
 	balancers        map[string]*balancer
 	ports            []ports.Port
 	floating         []floatingips.FloatingIP
@@ -44,12 +45,8 @@ type balancer struct {
 }
 
 func readFacts(ctx context.Context, c *client.Client, nodes []v1.Node, q cloudprogram.OrphanQuestion) (*facts, error) {
-	f := &facts{OrphanQuestion: q, nodes: map[string]string{}, balancers: map[string]*balancer{}}
-	for _, n := range nodes {
-		if id := inventory.ServerOf(n.ProviderID); id != "" {
-			f.nodes[id] = n.Name
-		}
-	}
+	f := &facts{OrphanQuestion: q, balancers: map[string]*balancer{}}
+	f.believe(nodes)
 	project, err := c.Project(ctx)
 	if err != nil {
 		return nil, err
@@ -67,6 +64,27 @@ func readFacts(ctx context.Context, c *client.Client, nodes []v1.Node, q cloudpr
 		}
 	}
 	return f, f.readNetwork(ctx, project)
+}
+
+// believe notes which servers are nodes of the cluster. Who writes a providerID may be wrong, and the load balancer of
+// another cluster would be deleted by it. The UUID of a machine is that of its server, and the kubelet reads it there.
+func (f *facts) believe(nodes []v1.Node) {
+	f.nodes, f.doubted = map[string]string{}, map[string]string{}
+	for _, n := range nodes {
+		id := inventory.ServerOf(n.ProviderID)
+		switch {
+		case id == "":
+		case n.SystemUUID == "" || strings.EqualFold(n.SystemUUID, id):
+			f.nodes[id] = n.Name
+		default:
+			f.doubted[id] = "the providerID of Node " + n.Name + " names it, and the machine there has the UUID " + n.SystemUUID
+		}
+	}
+}
+
+// isOurs reports whether a server is a node of the cluster. One that is doubted is believed to the user alone.
+func (f *facts) isOurs(server string) bool {
+	return f.nodes[server] != "" || f.AssumeOwned && f.doubted[server] != ""
 }
 
 // readNetwork reads what Neutron has for the project. Other projects have ports of their own with the same addresses.
