@@ -85,7 +85,7 @@ func newCheck(c *console.Console) *cobra.Command {
 	fl.BoolVar(&shown.Strict, "strict", false, "warnings block too, except those of level info; --accept takes one")
 	fl.BoolVar(&shown.Problems, "problems", false, "print only what did not pass (table and wide)")
 	c.AddVerboseFlag(cmd, "also print what passed (table)")
-	fl.DurationVar(&wait, "wait", 0, "look again until nothing blocks, for this long at most; ends at once if what blocks does not pass by itself. Without a value: 5m")
+	console.DurationVar(fl, &wait, "wait", 0, "look again until nothing blocks, for this long at most; ends at once if what blocks does not pass by itself. Without a value: 5m")
 	fl.Lookup("wait").NoOptDefVal = "5m"
 	return cmd
 }
@@ -119,9 +119,6 @@ func validateCheck(
 		if err := console.RefuseFlags(cmd, "-o "+text+" has every finding", "problems"); err != nil {
 			return err
 		}
-	}
-	if wait < 0 {
-		return fmt.Errorf("--wait=%s: give a length of time, and not a negative one", wait)
 	}
 	if from != "" && wait > 0 {
 		return errors.New("a snapshot in a file does not change: give --wait or --from-snapshot")

@@ -50,7 +50,7 @@ func newHostAgent(c *console.Console) *cobra.Command {
 		"a directory that is mounted and may be changed (default: everything is mounted, and only read)",
 	)
 	f.BoolVar(&o.Service, "service", false, "units may be restarted, stopped and started")
-	f.DurationVar(&o.Idle, "idle", 2*time.Minute, "end when no request came for so long")
+	console.PositiveDurationVar(f, &o.Idle, "idle", 2*time.Minute, "end when no request came for so long")
 	relay := &cobra.Command{
 		Use: "relay", Short: "Join standard input and output to the agent", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return agent.Relay(cmd.Context(), socket, c.In, c.Out) },

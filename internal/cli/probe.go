@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -38,9 +37,6 @@ func newProbe(c *console.Console) *cobra.Command {
 			if err := f.Check(); err != nil {
 				return err
 			}
-			if length < 0 {
-				return fmt.Errorf("--for=%s: give a length of time, and not a negative one", length)
-			}
 			if err := c.Connect(); err != nil {
 				return err
 			}
@@ -49,7 +45,7 @@ func newProbe(c *console.Console) *cobra.Command {
 		},
 	}
 	console.AddProbeSettings(&f, cmd.Flags(), "")
-	cmd.Flags().DurationVar(&length, "for", 0, "end after this time (default: at Ctrl-C)")
+	console.DurationVar(cmd.Flags(), &length, "for", 0, "end after this time (default: at Ctrl-C)")
 	cmd.Flags().
 		StringVar(&log, "log", "", "also append every event to this file, as JSON lines; what is in it already counts too")
 	output = console.AddFormatFlag(cmd, "text", "wide", "json", "yaml")

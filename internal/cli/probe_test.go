@@ -86,7 +86,7 @@ func TestWhatCannotBeProbedIsRefused(t *testing.T) {
 	for _, flags := range [][]string{
 		{"--interval", "1ms", "an interval of 1ms between two looks: give 50ms or more"},
 		{"--timeout", "1ms", "a timeout of 1ms for a look"},
-		{"--budget", "-1s", "a budget of -1s"},
+		{"--budget", "-1s", `invalid argument "-1s" for --budget`},
 		{"--url", "shop.example.com", `URL "shop.example.com": give one with its scheme`},
 		{"--url", "https://ops:secret@shop.example.com/", "a URL with a password"},
 		{"--connect-to", "lb.example.com", `connecting to "lb.example.com": give HOST[:PORT]=ADDRESS[:PORT]`},

@@ -167,6 +167,9 @@ func DescribeFlagError(err error) error {
 	if !known {
 		return err // its type says itself what it takes
 	}
+	if d, ok := wrong.GetFlag().Value.(*durationFlag); ok {
+		words = d.takes(wrong.GetValue())
+	}
 	return fmt.Errorf("invalid argument %q for --%s: give %s", wrong.GetValue(), wrong.GetFlag().Name, words)
 }
 

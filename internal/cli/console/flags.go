@@ -97,6 +97,56 @@ func BoolFlag(cmd *cobra.Command, name string) bool {
 	return err == nil && v
 }
 
+// durationFlag is a length of time. A negative one would be taken as none, or end what it is for at once.
+type durationFlag struct {
+	*time.Duration
+	positive bool // where none at all makes no sense either
+}
+
+// DurationVar adds a flag whose length of time may be 0, but not negative.
+func DurationVar(fs *pflag.FlagSet, to *time.Duration, name string, otherwise time.Duration, usage string) {
+	addDuration(fs, &durationFlag{Duration: to}, name, otherwise, usage)
+}
+
+// PositiveDurationVar adds a flag whose length of time has to be more than 0.
+func PositiveDurationVar(fs *pflag.FlagSet, to *time.Duration, name string, otherwise time.Duration, usage string) {
+	addDuration(fs, &durationFlag{Duration: to, positive: true}, name, otherwise, usage)
+}
+
+func addDuration(fs *pflag.FlagSet, f *durationFlag, name string, otherwise time.Duration, usage string) {
+	*f.Duration = otherwise
+	added := fs.VarPF(f, name, "", usage)
+	if otherwise == 0 {
+		added.DefValue = "" // help would print it
+	}
+}
+
+// Type implements pflag.Value.
+func (f *durationFlag) Type() string { return "duration" }
+
+// Set implements pflag.Value.
+func (f *durationFlag) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if err == nil && (d < 0 || d == 0 && f.positive) {
+		err = errors.New("give " + f.takes(s))
+	}
+	if err == nil {
+		*f.Duration = d
+	}
+	return err
+}
+
+// takes says what has to be given in the place of a wrong value.
+func (f *durationFlag) takes(wrong string) string {
+	switch _, err := time.ParseDuration(wrong); {
+	case err != nil:
+		return valueWords[f.Type()]
+	case f.positive:
+		return "a length of time above 0"
+	}
+	return "a length of time, and not a negative one"
+}
+
 // Words of --dry-run.
 const (
 	dryRunNone   = "none"

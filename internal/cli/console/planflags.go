@@ -209,9 +209,10 @@ func AddProbeFlag(f *client.ProbeOptions, cmd *cobra.Command) {
 
 // AddProbeSettings adds the flags that say how it is probed, each with a prefix.
 func AddProbeSettings(f *client.ProbeOptions, fs *pflag.FlagSet, prefix string) {
-	fs.DurationVar(&f.Interval, prefix+"interval", probe.DefaultInterval, "time between two looks at a path")
-	fs.DurationVar(&f.Timeout, prefix+"timeout", probe.DefaultTimeout, "when a look without an answer has failed")
-	fs.DurationVar(
+	PositiveDurationVar(fs, &f.Interval, prefix+"interval", probe.DefaultInterval, "time between two looks at a path")
+	PositiveDurationVar(fs, &f.Timeout, prefix+"timeout", probe.DefaultTimeout, "when a look without an answer has failed")
+	DurationVar(
+		fs,
 		&f.Budget,
 		prefix+"budget",
 		0,
@@ -240,7 +241,8 @@ func addHostFlags(h *client.HostOptions, f *pflag.FlagSet) {
 		client.DefaultHostImage(),
 		"image of the pods of --host-access=pod: this program as /transplant, and nothing else",
 	)
-	f.DurationVar(
+	PositiveDurationVar(
+		f,
 		&h.Ttl,
 		"host-ttl",
 		10*time.Minute,

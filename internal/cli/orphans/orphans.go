@@ -56,14 +56,11 @@ func NewCommand(c *console.Console) *cobra.Command {
 	fl.BoolVar(&o.DryRun, "dry-run", false, "show what would go, and remove nothing")
 	fl.BoolVar(&o.AssumeOwned, "assume-owned", false,
 		"the objects are this cluster's also where neither members nor ports say so; what is another's is refused all the same")
-	fl.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "how long the cloud may take for all of it")
+	console.PositiveDurationVar(fl, &o.Timeout, "timeout", 5*time.Minute, "how long the cloud may take for all of it")
 	output := console.AddFormatFlag(cmd, "text", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		switch {
-		case c.Clouds.Cloud == "":
+		if c.Clouds.Cloud == "" {
 			return errors.New("give --cloud: it says in which cloud the objects are, and by which credentials it is asked")
-		case o.Timeout <= 0:
-			return fmt.Errorf("--timeout %s: give a duration, such as 5m", o.Timeout)
 		}
 		err := console.RefuseFlags(cmd, "no host is reached", "host-access", "host-image", "host-ttl", hostproof.Flag)
 		if err != nil {
