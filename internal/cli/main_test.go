@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cli/complete"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/cloudprogram"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(managerprogram.Run(awsProgram)) // this is the provider's program; see prove_test.go
 	}
 	fault.HostProcesses = func(string) bool { return true } // those of simulated hosts run here
+	complete.Limit = 10 * time.Minute                       // what is offered does not depend on how busy this machine is
 	client.Now = func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 	goleak.VerifyTestMain(m)
 }

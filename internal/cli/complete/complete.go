@@ -21,8 +21,11 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Limit is for how long a shell waits at most.
-var Limit = time.Second
+// ShellLimit is for how long a shell waits at most.
+const ShellLimit = time.Second
+
+// Limit is for how long a cluster is waited for. Tests set another one, since a busy machine may need longer.
+var Limit = ShellLimit
 
 // completer answers the shell. The client has the global flags of the command line, and so the cluster to ask.
 type completer struct{ client *client.Client }
