@@ -297,15 +297,9 @@ func resultsOf(doc v1.Journal) map[string]v1.StepResult {
 	return results
 }
 
-// stepsDone is how many of a plan's steps are done, as the journal says.
+// stepsDone is how many of a plan's steps are not to be done any more, as the journal says.
 func stepsDone(p *v1.Plan, doc v1.Journal) int {
-	results, n := resultsOf(doc), 0
-	for _, s := range p.Steps {
-		if r := results[s.ID]; r == v1.StepResultDone || r == v1.StepResultAlreadyDone {
-			n++
-		}
-	}
-	return n
+	return len(p.Steps) - len(remainingPlan(p, doc).Steps)
 }
 
 // Reporter prints what happens during a run, and publishes it for onlookers elsewhere.

@@ -56,3 +56,14 @@ func TestARunPausesBehindTheLastCanaryThatIsLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsOfHostsThatWereLeftOutAreNotToBeDone, so that what is done and what remains add up to the plan.
+func TestStepsOfHostsThatWereLeftOutAreNotToBeDone(t *testing.T) {
+	plan := v1.Plan{Steps: []v1.Step{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d"}}}
+	doc := v1.Journal{Plan: plan, Records: []v1.StepRecord{
+		{ID: "a", Result: v1.StepResultDone}, {ID: "b", Result: v1.StepResultSkipped}, {ID: "c", Result: v1.StepResultFailed},
+	}}
+	if done, left := stepsDone(&plan, doc), len(StepsLeft(&plan, doc)); done != 2 || left != 2 {
+		t.Errorf("%d steps are done and %d remain", done, left)
+	}
+}
