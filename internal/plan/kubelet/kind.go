@@ -37,7 +37,7 @@ func KindOf(h v1.Host, n *v1.Node) Kind {
 	var files []string
 	for _, f := range h.Kubelet.Files {
 		if f.Present {
-			files = append(files, withoutName(f.Path, h))
+			files = append(files, planstep.WithoutHostName(f.Path, h.Name))
 		}
 	}
 	slices.Sort(files)
@@ -47,14 +47,10 @@ func KindOf(h v1.Host, n *v1.Node) Kind {
 		version: cmp.Or(h.Kubelet.Version, n.KubeletVersion),
 		runtime: describeRuntime(n.ContainerRuntime),
 		image:   n.OSImage,
-		flagsIn: withoutName(cmp.Or(h.Kubelet.Sources["cloud-provider"], h.Kubelet.Source), h),
+		flagsIn: planstep.WithoutHostName(cmp.Or(h.Kubelet.Sources["cloud-provider"], h.Kubelet.Source), h.Name),
 		files:   strings.Join(slices.Compact(files), "\n"),
 	}
 }
-
-// withoutName returns a path without the host's own name. Otherwise each worker would be a kind of its own where files
-// are named after hosts, and no two would ever change at a time.
-func withoutName(at string, h v1.Host) string { return strings.ReplaceAll(at, h.Name, "{host}") }
 
 // describeRuntime returns "containerd 1.6" for "containerd://1.6.8".
 func describeRuntime(reported string) string {

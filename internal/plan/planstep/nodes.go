@@ -2,12 +2,26 @@ package planstep
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 )
+
+// AnyHost stands for the name of a host in what several hosts have, each by its own name.
+const AnyHost = "{host}"
+
+// WithoutHostName returns a path without the host's own name. Otherwise each worker would be a kind of its own where
+// files are named after hosts, and no two would ever change at a time. A part of a word is no name.
+func WithoutHostName(at, host string) string {
+	if host == "" || !strings.Contains(at, host) {
+		return at
+	}
+	own := regexp.MustCompile(`(\b|_)` + regexp.QuoteMeta(host) + `(\b|_)`)
+	return own.ReplaceAllString(at, "${1}"+AnyHost+"${2}")
+}
 
 // Selection is the part of a plan that is about some nodes alone.
 type Selection struct {

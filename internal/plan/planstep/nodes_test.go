@@ -142,3 +142,18 @@ func TestWorkersHaveNothingOfAControlPlane(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAPathWithoutTheNameOfItsHost(t *testing.T) {
+	for _, c := range [][3]string{
+		{"/etc/kubernetes/w-1/kubelet.conf", "w-1", "/etc/kubernetes/{host}/kubelet.conf"},
+		{"/etc/kubelet_w-1.conf", "w-1", "/etc/kubelet_{host}.conf"},
+		{"/etc/w-1_kubelet/w-1.conf", "w-1", "/etc/{host}_kubelet/{host}.conf"},
+		{"/etc/w-10.conf", "w-1", "/etc/w-10.conf"},
+		{"/etc/kubelet.conf", "let", "/etc/kubelet.conf"},
+		{"/etc/kubelet.conf", "", "/etc/kubelet.conf"},
+	} {
+		if have := WithoutHostName(c[0], c[1]); have != c[2] {
+			t.Errorf("%s without %q is %s, want %s", c[0], c[1], have, c[2])
+		}
+	}
+}

@@ -3,19 +3,16 @@ package fold
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // Hidden says how what is folded can be read.
 const Hidden = " (-v shows them)"
-
-// ownName stands for the name of a step's host in what several steps change.
-const ownName = "{host}"
 
 // WithoutHost returns a step without the name of its host, which is a new flag's value or stands in the path of a file.
 // With it each worker would change something else.
@@ -23,24 +20,22 @@ func WithoutHost(s v1.Step) v1.Step {
 	if s.Host == "" {
 		return s
 	}
-	own := regexp.MustCompile(`\b` + regexp.QuoteMeta(s.Host) + `\b`) // and not a part of a word
-	withoutName := func(at string) string { return own.ReplaceAllLiteralString(at, ownName) }
 	s.Changes, s.Edits, s.Files = slices.Clone(s.Changes), slices.Clone(s.Edits), slices.Clone(s.Files)
 	for i, c := range s.Changes {
 		if c.After == s.Host {
-			s.Changes[i].After = ownName
+			s.Changes[i].After = planstep.AnyHost
 		}
 	}
 	for i, e := range s.Edits {
 		if e.Value == s.Host {
-			s.Edits[i].Value = ownName
+			s.Edits[i].Value = planstep.AnyHost
 		}
-		s.Edits[i].Path = withoutName(e.Path)
+		s.Edits[i].Path = planstep.WithoutHostName(e.Path, s.Host)
 	}
 	for i, at := range s.Files {
-		s.Files[i] = withoutName(at)
+		s.Files[i] = planstep.WithoutHostName(at, s.Host)
 	}
-	s.Path = withoutName(s.Path)
+	s.Path = planstep.WithoutHostName(s.Path, s.Host)
 	return s
 }
 
