@@ -30,6 +30,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 	"github.com/transplant-dev/transplant/ccm/node"
 	"github.com/transplant-dev/transplant/ccm/node/reading"
 	"github.com/transplant-dev/transplant/ccm/nodeipam"
@@ -68,7 +69,7 @@ func (p *process) openFence(ctx context.Context) (*election.Fence, error) {
 				"The API server does not answer, will be asked again",
 			)
 		}
-		sleepUnlessDone(ctx, generic.RetryPeriod.Duration)
+		term.SleepUnlessDone(ctx, generic.RetryPeriod.Duration)
 	}
 }
 

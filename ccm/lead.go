@@ -31,6 +31,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // lead starts the controllers of a group. ctx carries the fence of its lease and ends when the work under it has to.
@@ -57,7 +58,7 @@ func (p *process) lead(ctx context.Context, g *group) {
 			return
 		}
 		if interval := p.config.ComponentConfig.Generic.ControllerStartInterval.Duration; interval > 0 {
-			sleepUnlessDone(ctx, wait.Jitter(interval, ControllerStartJitter))
+			term.SleepUnlessDone(ctx, wait.Jitter(interval, ControllerStartJitter))
 		}
 	}
 	p.warm.Start(p.ended)
@@ -260,20 +261,8 @@ func untilAnswered(ctx context.Context, ask func(context.Context) error, answers
 		}
 		answers.set(fmt.Errorf("the cloud does not answer: %s", cloud.Classify(err)))
 		klog.ErrorS(err, "The cloud does not answer")
-		if !sleepUnlessDone(ctx, probePeriod) {
+		if !term.SleepUnlessDone(ctx, probePeriod) {
 			return
 		}
-	}
-}
-
-// sleepUnlessDone waits, and reports whether ctx went on for as long.
-func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // crowd makes calls of a class with many workers, and again when they are throttled, until the context ends or the calls are done. It returns how long
@@ -115,11 +117,11 @@ func TestThrottledLoadBalancersDoNotStarveNodes(t *testing.T) {
 				wg.Go(func() {
 					crowd(ctx, b, ClassLoadBalancer, 200, math.MaxInt, func(ctx context.Context) error {
 						err := balancers.call(ctx)
-						sleepUnlessDone(ctx, c.balance)
+						term.SleepUnlessDone(ctx, c.balance)
 						return err
 					})
 				})
-				sleepUnlessDone(ctx, 30*time.Second) // the load balancers have the whole budget
+				term.SleepUnlessDone(ctx, 30*time.Second) // the load balancers have the whole budget
 				served := balancers.count()
 				begun := time.Now()
 				took := crowd(ctx, b, ClassNode, 10, 500, instances.call)
@@ -232,7 +234,7 @@ func TestCallsOfLowPriorityWaitBehindTheOthersAndComeEachFifthTime(t *testing.T)
 					}()
 					synctest.Wait()
 				}
-				sleepUnlessDone(t.Context(), time.Minute)
+				term.SleepUnlessDone(t.Context(), time.Minute)
 				mu.Lock()
 				defer mu.Unlock()
 				if got != c.want {
@@ -262,12 +264,12 @@ func TestALimitIsForgottenWhenNothingIsThrottledForLong(t *testing.T) {
 		inf := math.Inf(1)
 		call(ClassNode, OutcomeThrottled)
 		got := [][]float64{rates()}
-		sleepUnlessDone(t.Context(), forgetAfter+time.Second)
+		term.SleepUnlessDone(t.Context(), forgetAfter+time.Second)
 		got = append(got, rates())
 		call(ClassNode, OutcomeThrottled)
 		call(ClassRoute, OutcomeThrottled)
 		got = append(got, rates())
-		sleepUnlessDone(t.Context(), forgetAfter+time.Second)
+		term.SleepUnlessDone(t.Context(), forgetAfter+time.Second)
 		got = append(got, rates())
 		want := [][]float64{{floor, inf, inf}, {inf, inf, inf}, {inf, inf, floor}, {inf, inf, inf}}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // caller makes the calls to one provider.
@@ -72,22 +73,10 @@ func do[T any](ctx context.Context, c *caller, call call, f func(context.Context
 		}
 		call.ticket = nil
 		retriesTotal.WithLabelValues(c.provider, call.operation).Inc()
-		if !sleepUnlessDone(ctx, backoff/2+rand.N(backoff)) {
+		if !term.SleepUnlessDone(ctx, backoff/2+rand.N(backoff)) {
 			return answer, err
 		}
 		backoff = min(2*backoff, longest)
-	}
-}
-
-// sleepUnlessDone waits, unless the context ends before.
-func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

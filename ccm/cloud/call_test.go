@@ -18,6 +18,7 @@ import (
 	"k8s.io/cloud-provider/api"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // balancers is a cloudprovider.LoadBalancer of which a test says what its methods do.
@@ -82,7 +83,7 @@ func TestAProviderThatIgnoresItsContextCostsItsCallerOneTimeout(t *testing.T) {
 		}
 
 		// Nothing is asked or done about this load balancer until the call has returned: it may yet be made.
-		sleepUnlessDone(t.Context(), time.Minute)
+		term.SleepUnlessDone(t.Context(), time.Minute)
 		_, _, getErr := balancer.GetLoadBalancer(t.Context(), "c", service("web"))
 		removeErr := balancer.EnsureLoadBalancerDeleted(t.Context(), "c", service("web"))
 		if !errors.Is(getErr, ErrStillRunning) || !errors.Is(removeErr, ErrStillRunning) {
@@ -99,7 +100,7 @@ func TestAProviderThatIgnoresItsContextCostsItsCallerOneTimeout(t *testing.T) {
 		if err := guard.Check(nil); err != nil {
 			t.Errorf("unhealthy already: %v", err)
 		}
-		sleepUnlessDone(t.Context(), stuckAfter)
+		term.SleepUnlessDone(t.Context(), stuckAfter)
 		want = `EnsureLoadBalancer of the cloud provider for the load balancer of service "default/web" was given up 11m0s ago and has not returned`
 		if diff := cmp.Diff(want, fmt.Sprint(guard.Check(nil))); diff != "" {
 			t.Errorf("health (-want +got):\n%s", diff)
@@ -177,7 +178,7 @@ func TestACallThatEndsShortlyAfterItsContextIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		balancer, guard := guardedCloud(balancers{ensure: func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 			<-ctx.Done()
-			sleepUnlessDone(t.Context(), grace/2)
+			term.SleepUnlessDone(t.Context(), grace/2)
 			return nil, fmt.Errorf("creating the listener: %w", ctx.Err())
 		}}, Options{LoadBalancerTimeout: time.Minute})
 		_, err := balancer.EnsureLoadBalancer(t.Context(), "c", service("web"), nil)

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // readerOf returns the reader of a provider behind a guard.
@@ -28,7 +30,7 @@ func readerOf(t *testing.T, p cloudprovider.Interface) Instances {
 // taking makes a list that takes some time.
 func taking(d time.Duration) func(context.Context, []*corev1.Node, Want) ([]InstanceState, error) {
 	return func(ctx context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
-		if !sleepUnlessDone(ctx, d) {
+		if !term.SleepUnlessDone(ctx, d) {
 			return nil, ctx.Err()
 		}
 		return running(nodes), nil
@@ -45,7 +47,7 @@ func TestManyCallersShareFewCalls(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, one := range nodes(5000) { // they join at 500 a second
 			wg.Go(func() {
-				sleepUnlessDone(t.Context(), time.Duration(i)*2*time.Millisecond)
+				term.SleepUnlessDone(t.Context(), time.Duration(i)*2*time.Millisecond)
 				got := reader.Read(t.Context(), []*corev1.Node{one}, WantMetadata, 0)
 				if diff := cmp.Diff(running([]*corev1.Node{one}), got); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", one.Name, diff)
@@ -122,9 +124,9 @@ func TestAStateIsGivenAgainWhileItIsYoungEnough(t *testing.T) {
 		read(unnamed, WantExists, time.Minute)     // 4: before it had a provider ID
 		read(node("b"), WantExists, time.Minute)   // 5: another node
 		read(node("b"), WantMetadata, time.Minute) // 6: more than is known
-		sleepUnlessDone(t.Context(), 30*time.Second)
+		term.SleepUnlessDone(t.Context(), 30*time.Second)
 		read(node("a"), WantExists, 20*time.Second) // 7: too old for this caller
-		sleepUnlessDone(t.Context(), 31*time.Second)
+		term.SleepUnlessDone(t.Context(), 31*time.Second)
 		read(node("b"), WantMetadata, time.Minute) // 8: too old for all
 		if diff := cmp.Diff([]int{1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8}, got); diff != "" {
 			t.Errorf("calls after each step (-want +got):\n%s", diff)
@@ -144,7 +146,7 @@ func TestWhatNobodyWouldAcceptIsForgotten(t *testing.T) {
 		got := []int{size()} // nobody ever took an old state
 		reader.Read(t.Context(), nodes(500), WantExists, time.Minute)
 		got = append(got, size())
-		sleepUnlessDone(t.Context(), time.Minute+time.Second)
+		term.SleepUnlessDone(t.Context(), time.Minute+time.Second)
 		reader.Read(t.Context(), nodes(1), WantExists, time.Minute)
 		got = append(got, size())
 		if diff := cmp.Diff([]int{0, 500, 1}, got); diff != "" {
@@ -160,7 +162,7 @@ func TestACallUnderWayServesThoseWhoAcceptItsAge(t *testing.T) {
 		var wg sync.WaitGroup
 		read := func(after, maxAge time.Duration) {
 			wg.Go(func() {
-				sleepUnlessDone(t.Context(), after)
+				term.SleepUnlessDone(t.Context(), after)
 				reader.Read(t.Context(), []*corev1.Node{node("a"), node("a")}, WantExists, maxAge)
 			})
 		}
@@ -350,7 +352,7 @@ func TestAReadEndsWithItsContextAndTheOthersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cancelled := 0
 		p := &withLister{provider: &provider{}, max: 10, list: func(ctx context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
-			if !sleepUnlessDone(ctx, 10*time.Second) {
+			if !term.SleepUnlessDone(ctx, 10*time.Second) {
 				cancelled++
 				return nil, ctx.Err()
 			}
@@ -404,7 +406,7 @@ func TestOneListThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 				t.Errorf("after %s: %+v", took, got)
 			}
 		})
-		sleepUnlessDone(t.Context(), time.Second)
+		term.SleepUnlessDone(t.Context(), time.Second)
 		got := reader.Read(t.Context(), []*corev1.Node{node("good")}, WantExists, 0)
 		if took := time.Since(begun); got[0].Err != nil || took > 3*time.Second {
 			t.Errorf("after %s: %+v", took, got)
@@ -440,14 +442,14 @@ func TestAJoinIsDoneInTimeInAThrottledCloud(t *testing.T) {
 							}
 						})
 					}
-					sleepUnlessDone(ctx, 30*time.Second)
+					term.SleepUnlessDone(ctx, 30*time.Second)
 				}
 				begun := time.Now()
 				var mu sync.Mutex
 				var took []time.Duration
 				for i, one := range nodes(5000) {
 					wg.Go(func() {
-						sleepUnlessDone(ctx, time.Duration(i)*2*time.Millisecond)
+						term.SleepUnlessDone(ctx, time.Duration(i)*2*time.Millisecond)
 						begun := time.Now()
 						if got := guard.reader.Read(ctx, []*corev1.Node{one}, WantMetadata, 0); got[0].Err != nil {
 							t.Errorf("%s: %v", one.Name, got[0].Err)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // stopwatch measures what is started and done.
@@ -25,7 +26,7 @@ func (s *stopwatch) start() (done func()) {
 
 func TestWaitingForTheBudgetIsNoTimeOfTheProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := balancers{update: func(ctx context.Context) error { sleepUnlessDone(ctx, time.Minute); return nil }}
+		slow := balancers{update: func(ctx context.Context) error { term.SleepUnlessDone(ctx, time.Minute); return nil }}
 		balancer, _ := New(&provider{balancer: slow}, Options{MaxQPS: 0.01}).For(election.Unfenced(time.Now())).LoadBalancer()
 		var first, second stopwatch
 		for _, watch := range []*stopwatch{&first, &second} {
@@ -71,7 +72,7 @@ func TestACallWithoutAGuardTakesAsLongAsItIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var watch stopwatch
 		_, end := Track(t.Context(), watch.start)
-		sleepUnlessDone(t.Context(), time.Hour)
+		term.SleepUnlessDone(t.Context(), time.Hour)
 		end()
 		if watch.took != time.Hour || watch.runs != 1 {
 			t.Errorf("it took %s in %d runs", watch.took, watch.runs)

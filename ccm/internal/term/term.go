@@ -6,6 +6,7 @@ package term
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -70,4 +71,16 @@ func (t Term) End() { t.end() }
 // next leader will see to it. Calls is the context of Begin.
 func IsFinal(calls context.Context, err error) bool {
 	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
+}
+
+// SleepUnlessDone waits, and reports whether ctx went on for as long.
+func SleepUnlessDone(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
