@@ -42,7 +42,7 @@ func RunsOnLinux(s *v1.Snapshot, w v1.Workload) bool {
 // pods are not known, a workload covers all that it selects.
 func Uncovered(s *v1.Snapshot) []v1.Node {
 	return slices.DeleteFunc(managed(s), func(n v1.Node) bool {
-		return slices.ContainsFunc(s.Workloads, func(w v1.Workload) bool { return covers(w, n) })
+		return slices.ContainsFunc(s.Workloads, func(w v1.Workload) bool { return coversNode(w, n) })
 	})
 }
 
@@ -61,7 +61,7 @@ func Count(s *v1.Snapshot) (pods, nodes int) {
 		}
 	}
 	for _, n := range managed(s) {
-		isCovered := func(w v1.Workload) bool { return covers(w, n) }
+		isCovered := func(w v1.Workload) bool { return coversNode(w, n) }
 		if !slices.ContainsFunc(known, isCovered) && slices.ContainsFunc(guessed, isCovered) {
 			nodes++
 		}
@@ -77,7 +77,7 @@ func managed(s *v1.Snapshot) []v1.Node {
 	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n v1.Node) bool { return IsVirtual(n.Labels) })
 }
 
-func covers(w v1.Workload, n v1.Node) bool {
+func coversNode(w v1.Workload, n v1.Node) bool {
 	if w.Role != v1.RoleNodeManager || len(w.Nodes) > 0 && !slices.Contains(w.Nodes, n.Name) {
 		return false
 	}
