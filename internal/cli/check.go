@@ -16,7 +16,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
-	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
@@ -63,17 +62,7 @@ func newCheck(c *console.Console) *cobra.Command {
 			if err := c.PrintReport(output, report, shown); err != nil {
 				return err
 			}
-			switch {
-			case isStillBlocked:
-				return exitcode.With(
-					exitcode.Timeout,
-					"waited %s: what blocks may still pass by itself; run the same command again to go on waiting",
-					wait,
-				)
-			case report.Summary.Blocked:
-				return exitcode.With(exitcode.Blocked, "")
-			}
-			return nil
+			return console.EndCheck(report, isStillBlocked, wait)
 		},
 	}
 	console.AddPlanFlags(&f, cmd)

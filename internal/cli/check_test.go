@@ -61,7 +61,7 @@ func TestAReportAsJUnit(t *testing.T) {
 
 func TestWhatAWaitingCheckWaitsFor(t *testing.T) {
 	client.WaitPeriod = time.Millisecond
-	t.Cleanup(func() { client.WaitPeriod = 5 * time.Second })
+	t.Cleanup(func() { client.WaitPeriod = 2 * time.Second })
 	retryable, lasting := "", ""
 	for _, k := range check.List() {
 		if k.Retryable && retryable == "" {

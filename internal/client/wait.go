@@ -9,64 +9,114 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// WaitPeriod is how often check --wait looks again; a look at 500 nodes takes a few seconds.
-var WaitPeriod = 5 * time.Second
+// WaitPeriod is how soon check --wait looks again where objects of the API alone say what blocks.
+var WaitPeriod = 2 * time.Second
+
+const (
+	// slowPeriods is how many periods that takes where hosts, managers or the cloud have to be asked.
+	slowPeriods = 3
+	// mostDoubled is up to how many times the first interval it grows while nothing changes.
+	mostDoubled = 8
+	// waitReminder is after how long without a change it is said again what is waited for.
+	waitReminder = 30 * time.Second
+)
 
 // ErrStillBlocked is returned with the last report when what was waited for did not come.
 var ErrStillBlocked = fmt.Errorf("the cluster is still blocked: %w", step.ErrTimedOut)
 
 // WaitForCheck looks again until nothing blocks, until something blocks that does not pass by itself, or until the time
-// is over. It tells what it waits for whenever that changes. Without a limit it looks once.
+// is over. It says what it waits for whenever that changes. Without a limit it looks once.
 func (c *Client) WaitForCheck(
 	ctx context.Context,
 	limit time.Duration,
 	strict bool,
 	look func(context.Context) (v1.CheckReport, error),
 ) (v1.CheckReport, error) {
-	deadline, last := time.Now().Add(limit), ""
+	deadline := time.Now().Add(limit)
+	var p pace
 	for {
+		began := time.Now()
 		report, err := look(ctx)
 		if err != nil || limit <= 0 {
 			return report, err
 		}
-		waiting, hopeless := blockers(report, strict)
-		if len(waiting) == 0 || len(hopeless) > 0 {
+		found := blockers(report, strict)
+		if len(found.waiting) == 0 || found.isHopeless {
 			return report, nil
 		}
-		if text := strings.Join(waiting, "; "); text != last {
-			c.Narrate("waiting for %s", text)
-			last = text
-		}
+		pause, isDue := p.next(found, began, time.Now())
 		left := time.Until(deadline)
+		if isDue {
+			c.Narrate("waiting for %s (%s left)", p.reasons, max(0, left).Round(time.Second))
+		}
 		if left <= 0 {
 			return report, ErrStillBlocked
 		}
 		select {
 		case <-ctx.Done():
-			return report, fmt.Errorf("waiting for %s: %w", last, ctx.Err())
-		case <-time.After(min(WaitPeriod, left)):
+			return report, fmt.Errorf("waiting for %s: %w", p.reasons, ctx.Err())
+		case <-time.After(min(pause, left)):
 		}
 	}
 }
 
-// blockers are the findings that block and may pass by themselves, and those that will not.
-func blockers(r v1.CheckReport, strict bool) (waiting, hopeless []string) {
-	retryable := map[string]bool{}
-	for _, k := range check.List() {
-		retryable[k.Code] = k.Retryable
+// pace says when to look again.
+type pace struct {
+	reasons  string
+	interval time.Duration
+	said     time.Time
+}
+
+// next takes in what a look found. It returns for how long to wait before the next one, and whether it is time to say
+// what is waited for. A look is as long away as the last one took, so that a large cluster is not asked all the time.
+func (p *pace) next(found blocking, began, ended time.Time) (wait time.Duration, isDue bool) {
+	first := WaitPeriod
+	if found.isSlow {
+		first *= slowPeriods
 	}
+	if text := strings.Join(found.waiting, "; "); text != p.reasons {
+		p.reasons, p.interval, isDue = text, first, true
+	} else {
+		p.interval, isDue = min(2*p.interval, mostDoubled*first), ended.Sub(p.said) >= waitReminder
+	}
+	if isDue {
+		p.said = ended
+	}
+	return max(p.interval, ended.Sub(began)), isDue
+}
+
+// blocking is what a look found in the way.
+type blocking struct {
+	// waiting are the findings that may pass by themselves.
+	waiting []string
+	// isSlow reports whether one of them asks more than objects of the API.
+	isSlow bool
+	// isHopeless reports whether there is one that does not pass by itself.
+	isHopeless bool
+}
+
+// blockers sorts out what blocks, on whatever kind of cluster.
+func blockers(r v1.CheckReport, strict bool) blocking {
+	checks := map[string]rule.Check{}
+	for _, k := range check.All() {
+		checks[k.Code] = k
+	}
+	var out blocking
 	for _, f := range BlockingFindings(r, strict) {
-		if retryable[f.Code] {
-			waiting = append(waiting, f.Code+" ("+f.Summary+")")
-		} else {
-			hopeless = append(hopeless, f.Code)
+		k := checks[f.Code]
+		if !k.Retryable {
+			out.isHopeless = true
+			continue
 		}
+		out.waiting = append(out.waiting, f.Code+" ("+f.Summary+")")
+		out.isSlow = out.isSlow || k.AsksBeyondAPI()
 	}
-	slices.Sort(waiting)
-	return waiting, hopeless
+	slices.Sort(out.waiting)
+	return out
 }
 
 // WaitBriefly waits for a while, or until ctx ends.

@@ -3,10 +3,12 @@
 package rule
 
 import (
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 )
 
 // Check is one rule. What readers are told about it is in explain/CODE.md of package check.
@@ -56,6 +58,13 @@ func (c Check) Advice() string {
 
 // OnAPI is what every check of objects depends on.
 var OnAPI = []string{"API-001"}
+
+// AsksBeyondAPI reports whether the check needs hosts, managers or the cloud to be asked, which takes longer than objects
+// of the API.
+func (c Check) AsksBeyondAPI() bool {
+	return c.Category == findings.CategoryCloud || c.Category == findings.CategoryFacts ||
+		slices.ContainsFunc(c.DependsOn, func(code string) bool { return slices.Contains(OnHosts, code) })
+}
 
 // OnHosts is what every check of manifests depends on.
 var OnHosts = []string{"HOST-001", "CP-003"}

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -58,6 +61,29 @@ func CompleteCodes(typed, suffix string) []string {
 // completeAccepted completes --accept.
 func completeAccepted(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return CompleteCodes(typed, "="), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// CheckWait refuses a length of time for which no check can wait.
+func CheckWait(wait time.Duration) error {
+	if wait < 0 {
+		return fmt.Errorf("--wait=%s: give a length of time, and not a negative one", wait)
+	}
+	return nil
+}
+
+// EndCheck is how a check ends whose report was printed. What blocked to the end of a wait may still pass by itself.
+func EndCheck(report v1.CheckReport, isStillBlocked bool, wait time.Duration) error {
+	switch {
+	case isStillBlocked:
+		return exitcode.With(
+			exitcode.Timeout,
+			"waited %s: what blocks may still pass by itself; run the same command again to go on waiting",
+			wait,
+		)
+	case report.Summary.Blocked:
+		return exitcode.With(exitcode.Blocked, "")
+	}
+	return nil
 }
 
 // SuggestNodes adds to the error of a node that a plan does not have which node may be meant.
