@@ -55,6 +55,21 @@ func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
 	return out, err
 }
 
+// Board is what a status is made from: the journal, the lock and the managers' pods in the seed, and leases, nodes and
+// events of the cluster. The time is that of the seed's API server.
+func (p *Plane) Board(ctx context.Context, part Part, now func() time.Time) *status.Board {
+	o := status.Options{
+		Kube: p.User.Kube, Home: p.home(part), Check: p.keepsRules, Now: now, Clock: p.Clock,
+		Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace},
+	}
+	var doc *v1.Journal
+	if j, err := o.Home.Open(ctx); err == nil { // the board says why there is none
+		read := j.Doc()
+		doc, o.Cluster = &read, read.Plan.Cluster
+	}
+	return status.NewBoard(o, status.LeaseNames(doc))
+}
+
 // StatusOf is Status, and says which part the plan in the journal is for: an Install stands in the place of a Handover.
 // The part is empty without a journal.
 func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error) {

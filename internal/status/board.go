@@ -42,6 +42,11 @@ const (
 type Options struct {
 	Kube    kubernetes.Interface
 	Cluster v1.Cluster
+	// Home is where the journal, the lock and the pods of the control plane are: a namespace of the seed that hosts it.
+	// Without a client in it they are in the cluster itself.
+	Home journal.ObjectLocation
+	// Check says which rule a journal breaks. When nil, a journal is held to the rules alone.
+	Check func(v1.Journal) error
 	// Now is the time of the API server.
 	Now func() time.Time
 	// Clock waits between two attempts; the real one when nil.
@@ -76,14 +81,20 @@ func NewBoard(o Options, leases []string) *Board {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Home.Kube == nil {
+		o.Home = journal.InCluster(o.Kube)
+	}
+	if o.Check == nil {
+		o.Check = func(doc v1.Journal) error { return trust.CheckJournal(doc, nil) }
+	}
 	return &Board{
 		Options: o,
-		sources: sourcesOf(o.Kube, leases),
+		sources: sourcesOf(o.Kube, o.Home, leases),
 		changed: make(chan struct{}, 1),
 		objects: map[string]map[string]metav1.Object{},
 		errors:  map[string]error{},
 		refused: map[string]time.Time{},
-		reader:  journal.NewReader(journal.InCluster(o.Kube)),
+		reader:  journal.NewReader(o.Home),
 	}
 }
 
@@ -98,7 +109,7 @@ func (b *Board) readSource(ctx context.Context, s source) (string, error) {
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	objects, version, err := s.read(reading)
-	if err == nil && s.name == fromJournal {
+	if err == nil && s.role == ofJournal {
 		err = b.readJournal(reading, headOf(objects))
 	}
 	b.mu.Lock()
@@ -228,7 +239,7 @@ func (b *Board) watch(ctx context.Context, s source, version string) error {
 			if !b.applyEvent(s, e) {
 				continue
 			}
-			if s.name == fromJournal {
+			if s.role == ofJournal {
 				if b.readJournal(ctx, b.head()) != nil {
 					return nil // it is read again, and says why then
 				}
@@ -242,22 +253,28 @@ func (b *Board) watch(ctx context.Context, s source, version string) error {
 func (b *Board) head() *corev1.ConfigMap {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return headOf(b.objects[fromJournal])
+	for _, s := range b.sources {
+		if s.role == ofJournal {
+			return headOf(b.objects[s.name])
+		}
+	}
+	return nil
 }
 
 // applyEvent takes an event of a watch in; false when it changes nothing.
 func (b *Board) applyEvent(s source, e watch.Event) bool {
 	o, ok := e.Object.(metav1.Object)
-	if !ok || e.Type == watch.Bookmark || !s.has(o) {
+	if !ok || e.Type == watch.Bookmark {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e.Type == watch.Deleted {
+	_, known := b.objects[s.name][key(o)]
+	if e.Type == watch.Deleted || !s.has(o) { // a pod that has ended counts no longer
 		delete(b.objects[s.name], key(o))
-	} else {
-		b.objects[s.name][key(o)] = o
+		return known
 	}
+	b.objects[s.name][key(o)] = o
 	return true
 }
 
@@ -275,8 +292,8 @@ func (b *Board) Facts() Facts {
 		if err := b.errors[s.name]; err != nil {
 			f.NotRead = append(f.NotRead, s.sentence(err))
 		}
-		switch s.name {
-		case fromJournal:
+		switch s.role {
+		case ofJournal:
 			if b.objects[s.name] == nil {
 				f.JournalUnknown = true
 				continue
@@ -286,9 +303,9 @@ func (b *Board) Facts() Facts {
 			}
 			f.Journal, f.JournalUnknown, f.Untrusted = b.journal, b.journalErr != nil, b.checkJournal()
 			continue
-		case fromLock:
+		case ofLock:
 			f.LockUnknown = b.objects[s.name] == nil
-		case fromNodes:
+		case ofNodes:
 			f.NodesKnown = b.objects[s.name] != nil
 		}
 		for _, key := range slices.Sorted(maps.Keys(b.objects[s.name])) {
@@ -305,7 +322,7 @@ func (b *Board) checkJournal() error {
 	}
 	b.judged, b.untrusted = true, nil
 	if b.journal != nil {
-		b.untrusted = trust.CheckJournal(*b.journal, nil)
+		b.untrusted = b.Check(*b.journal)
 	}
 	return b.untrusted
 }

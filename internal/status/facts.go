@@ -38,6 +38,11 @@ type Facts struct {
 	Events []*corev1.Event
 	// NotRead are the sentences that name what could not be read.
 	NotRead []string
+	// Owners maps a loop to component@pod as the managers of a hosted control plane say it. It is nil where leases alone
+	// say who may run a loop.
+	Owners map[string]string
+	// Health is what those who asked the managers found in the way. Judge sorts it in with what the objects show.
+	Health []v1.Blocker
 }
 
 // steps are those of the plan that is executed now, or was last.

@@ -49,6 +49,7 @@ const (
 func health(f Facts, s v1.Status) []v1.Blocker {
 	out := slices.Concat(
 		lockHealth(s), standstill(f, s), runHealth(f, s), nodeHealth(f), podHealth(f), leaseHealth(f, s), eventHealth(f),
+		f.Health,
 	)
 	if d := f.skew(); d != 0 && s.Lock != nil {
 		out = append(out, v1.Blocker{

@@ -65,6 +65,9 @@ func touched(l *coordinationv1.Lease) time.Time {
 // owners say for each loop of the plan who runs it, as far as leases show that, and how it is known. A lease tells who
 // may act; which loops a manager runs under it follows from the plan's steps that are done.
 func owners(f Facts) (who, from map[string]string) {
+	if f.Owners != nil {
+		return f.Owners, fromGauges(f.Owners)
+	}
 	if f.Journal == nil {
 		return nil, nil
 	}
@@ -100,6 +103,15 @@ func owners(f Facts) (who, from map[string]string) {
 		}
 	}
 	return who, from
+}
+
+// fromGauges says of each loop that its manager was asked.
+func fromGauges(who map[string]string) map[string]string {
+	out := map[string]string{}
+	for loop := range who {
+		out[loop] = "gauges"
+	}
+	return out
 }
 
 // ownerBy says who runs a loop by the lease under which its manager leads, and how that is known. It is not where the

@@ -199,6 +199,9 @@ func nameOf(s v1.Step) string {
 
 func (b *builder) handover(h v1.HandoverRecord) {
 	who := fmt.Sprintf("%s on %s (pid %d)", h.Component, h.Host, h.PID)
+	if h.PID == 0 {
+		who = h.Component + " in pod " + h.Host
+	}
 	switch {
 	case h.Released != nil && h.Ended != nil:
 		message := fmt.Sprintf("%s had ended: its lease %s was released", who, h.Lease)

@@ -67,9 +67,10 @@ func (b *builder) leases(in Input) {
 
 // events adds what Kubernetes reported about nodes, the control plane's pods, and load balancers.
 func (b *builder) events(f status.Facts) {
+	names := slices.Concat(controlPlane, seedWorkloads(f.Journal))
 	for _, e := range f.Events {
 		at := status.EventTime(e)
-		if !isRelevantEvent(e) || f.Journal != nil && at.Before(f.Journal.Started.Add(-leadIn)) ||
+		if !isRelevantEvent(e, names) || f.Journal != nil && at.Before(f.Journal.Started.Add(-leadIn)) ||
 			f.Journal != nil && f.Journal.Ended != nil && at.After(f.Journal.Ended.Add(leadIn)) {
 			continue
 		}
@@ -89,8 +90,24 @@ func (b *builder) events(f status.Facts) {
 	}
 }
 
-// isRelevantEvent reports whether an event says something about a migration.
-func isRelevantEvent(e *corev1.Event) bool {
+// seedWorkloads are the beginnings of the names of pods whose Deployments in a seed the run changes. A seed calls them as
+// it likes.
+func seedWorkloads(doc *v1.Journal) []string {
+	if doc == nil || doc.Plan.Cluster.Seed == "" {
+		return nil
+	}
+	var out []string
+	for _, s := range doc.Plan.Steps {
+		if name, is := strings.CutPrefix(s.Ref, "Deployment/"+doc.Plan.Cluster.Seed+"/"); is {
+			out = append(out, name+"-")
+		}
+	}
+	return out
+}
+
+// isRelevantEvent reports whether an event says something about a migration. The names are those with which the names
+// of the control plane's pods begin.
+func isRelevantEvent(e *corev1.Event, names []string) bool {
 	switch e.InvolvedObject.Kind {
 	case "Node":
 		return true
@@ -98,7 +115,7 @@ func isRelevantEvent(e *corev1.Event) bool {
 		return strings.Contains(e.Reason, "LoadBalancer")
 	case "Pod":
 		return slices.ContainsFunc(
-			controlPlane,
+			names,
 			func(name string) bool { return strings.HasPrefix(e.InvolvedObject.Name, name) },
 		)
 	}
