@@ -1,15 +1,11 @@
 package cli
 
 import (
-	"context"
-	"fmt"
-	"io"
-	"time"
-
 	"github.com/spf13/cobra"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/follow"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/status"
@@ -45,21 +41,19 @@ func newTimeline(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			build := func() (v1.Timeline, status.Facts, error) { return client.Timeline(c.Client, board, from, ownershipLog) }
+			build := func() (v1.Timeline, v1.Status, error) {
+				t, facts, err := client.Timeline(c.Client, board, from, ownershipLog)
+				return t, status.Judge(facts), err
+			}
 			if w.On {
-				return watchTimeline(cmd.Context(), c, board, output.Value, build)
+				return follow.Timeline(cmd.Context(), c, board, output.Value, build)
 			}
 			board.Look(cmd.Context())
 			t, _, err := build()
 			if err != nil {
 				return err
 			}
-			c.NameCluster(t.Cluster)
-			return output.Print(c.Out, t, map[string]func() error{
-				"text":     func() error { return printer.PrintTimeline(c.Out, t, c.LayoutFor(c.Out, false)) },
-				"wide":     func() error { return printer.PrintTimeline(c.Out, t, c.LayoutFor(c.Out, true)) },
-				"markdown": func() error { return printer.TimelineMarkdown(c.Out, t) },
-			})
+			return follow.PrintTimeline(c, output, t)
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "wide", "markdown", "json", "yaml")
@@ -69,64 +63,4 @@ func newTimeline(c *console.Console) *cobra.Command {
 		StringVar(&ownershipLog, "ownership-log", "", "ownership log (default: what apply kept on this machine, where it did)")
 	w.AddTo(cmd)
 	return cmd
-}
-
-// watchTimeline shows entries as they come, until the run ends.
-func watchTimeline(
-	ctx context.Context,
-	c *console.Console,
-	board *status.Board,
-	output string,
-	build func() (v1.Timeline, status.Facts, error),
-) error {
-	view := c.NewView(c.Out)
-	seen := map[string]bool{}
-	var e endDetector
-	return c.Follow(ctx, board, func() (bool, error) {
-		t, facts, err := build()
-		if err != nil {
-			return true, err
-		}
-		if view.Redraws && output == "text" {
-			err = view.Draw(lastEntries(c, t, view))
-		} else {
-			err = appendNew(c, t, output, seen)
-		}
-		if err != nil {
-			return true, err
-		}
-		return e.observe(status.Judge(facts), time.Now())
-	})
-}
-
-// lastEntries is as much of a timeline's end as the terminal has lines for.
-func lastEntries(c *console.Console, t v1.Timeline, v *console.View) string {
-	_, height := v.Size()
-	t.Entries = t.Entries[max(0, len(t.Entries)-max(1, height-4-len(t.NotRead))):]
-	return printer.TimelineText(t, c.LayoutFor(c.Out, false))
-}
-
-// appendNew writes the entries that were not written yet.
-func appendNew(c *console.Console, t v1.Timeline, output string, seen map[string]bool) error {
-	fresh := t
-	fresh.Entries = nil
-	for _, e := range t.Entries {
-		if key := fmt.Sprintf("%+v", printer.Identity(e)); !seen[key] {
-			seen[key] = true
-			fresh.Entries = append(fresh.Entries, e)
-		}
-	}
-	if len(fresh.Entries) == 0 {
-		return nil
-	}
-	if output == "json" {
-		last := ""
-		return console.JsonLine(c.Out, fresh, fresh, &last)
-	}
-	p := printer.Page{Layout: c.LayoutFor(c.Out, false)}
-	for _, e := range fresh.Entries {
-		p.Entry(e)
-	}
-	_, err := io.WriteString(c.Out, p.B.String())
-	return err
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/status"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -139,8 +138,18 @@ func (c *Console) NewView(w io.Writer) *View {
 	return v
 }
 
+// Board holds what was read of a cluster, and follows how it changes.
+type Board interface {
+	// Follow reads until ctx ends.
+	Follow(ctx context.Context)
+	// Changed has an element when something changed since it was last received from.
+	Changed() <-chan struct{}
+	// Ready reports whether everything was asked for at least once.
+	Ready() bool
+}
+
 // Follow calls show whenever something may have changed, and once a second, until it returns true, or Ctrl-C.
-func (c *Console) Follow(ctx context.Context, board *status.Board, show func() (bool, error)) error {
+func (c *Console) Follow(ctx context.Context, board Board, show func() (bool, error)) error {
 	if c.TellsRequests && IsTerminal(c.Out) && IsTerminal(c.Err) {
 		return exitcode.With(exitcode.Error, "-v=2 writes into what --watch redraws: give one of them, or send standard error to a file")
 	}
