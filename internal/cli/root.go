@@ -134,7 +134,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 	}{
 		{"inspect", seed.AddTo(c, newCheck(c), seed.Check)},
 		{"inspect", seed.AddTo(c, newStatus(c), seed.Status)},
-		{"inspect", newTimeline(c)},
+		{"inspect", seed.AddTo(c, newTimeline(c), seed.Timeline)},
 		{"inspect", newVerify(c)},
 		{"inspect", newProbe(c)},
 		{"inspect", newExplain(c)},

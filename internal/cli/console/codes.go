@@ -63,14 +63,6 @@ func completeAccepted(_ *cobra.Command, _ []string, typed string) ([]string, cob
 	return CompleteCodes(typed, "="), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// CheckWait refuses a length of time for which no check can wait.
-func CheckWait(wait time.Duration) error {
-	if wait < 0 {
-		return fmt.Errorf("--wait=%s: give a length of time, and not a negative one", wait)
-	}
-	return nil
-}
-
 // EndCheck is how a check ends whose report was printed. What blocked to the end of a wait may still pass by itself.
 func EndCheck(report v1.CheckReport, isStillBlocked bool, wait time.Duration) error {
 	switch {

@@ -24,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // seedFlags say that the control plane of the cluster runs in another one, and where.
@@ -68,8 +69,34 @@ func (f *seedFlags) flags(cmd *cobra.Command) {
 	}
 }
 
+// reach is how both clusters are reached.
+type reach struct {
+	seed, user *rest.Config
+	// traffic knows the clock of the seed's API server.
+	traffic *collect.Traffic
+}
+
+// now is the time of the seed's API server.
+func (r reach) now() time.Time { return fault.Clock().Now().Add(r.traffic.Offset()) }
+
+// patient is a plane whose requests may last: a limit of a request's time would end a watch, too.
+func (r reach) patient(p hosted.Plane) (*hosted.Plane, error) {
+	var err error
+	for _, of := range []struct {
+		cfg  *rest.Config
+		into *hosted.Clients
+	}{{r.seed, &p.Seed}, {r.user, &p.User}} {
+		cfg := rest.CopyConfig(of.cfg)
+		cfg.Timeout = 0
+		if *of.into, err = clientsOf(cfg); err != nil {
+			return nil, fmt.Errorf("using the kubeconfig: %w", err)
+		}
+	}
+	return &p, nil
+}
+
 // hostedPlane connects to both clusters.
-func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.Plane, error) {
+func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags, r *reach) (*hosted.Plane, error) {
 	read, err := f.read()
 	if err != nil {
 		return nil, fmt.Errorf(
@@ -86,6 +113,8 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 		bundle.RefuseSecrets(seedConfig)
 	}
 	client.TellRequests(c.Client, seedConfig)
+	r.seed, r.traffic = seedConfig, &collect.Traffic{}
+	r.traffic.Watch(seedConfig)
 	seed, err := clientsOf(seedConfig)
 	if err != nil {
 		return nil, fmt.Errorf("using the seed's kubeconfig: %w", err)
@@ -99,6 +128,7 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	}
 	client.TellRequests(c.Client, userConfig)
 	answerlimit.Config(userConfig)
+	r.user = userConfig
 	user, err := clientsOf(userConfig)
 	if err != nil {
 		return nil, fmt.Errorf("using the kubeconfig of the cluster in namespace %s: %w", f.namespace, err)
@@ -233,14 +263,15 @@ func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
 // hostedFlags are what each command understands of a control plane in a seed, next to the global flags that say how
 // answers look.
 var hostedFlags = map[string][]string{
-	"check": {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "output"},
+	"check": {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "wait", "output"},
 	"plan":  {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "output"},
 	"apply": {
 		"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock",
 		"plan-sha256", "output",
 	},
 	"rollback": {"yes", "dry-run", "steal-lock", "plan-sha256", "output"},
-	"status":   {"output"},
+	"status":   {"watch", "output"},
+	"timeline": {"watch", "since", "output"},
 	"renew":    {"all", "output"},
 	"bundle":   {"out", "max-size", "timeout", "since", "tail", "output"},
 }

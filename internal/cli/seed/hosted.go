@@ -19,7 +19,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/cli/printer/exposition"
 	"github.com/transplant-dev/transplant/internal/client"
-	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/hostedrun"
 	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/hosted"
@@ -59,9 +58,10 @@ func AddTo(c *console.Console, cmd *cobra.Command, do func(ctx context.Context, 
 			return err
 		}
 		var err error
-		if h.Plane, err = hostedPlane(c, cmd, f); err != nil {
+		if h.Plane, err = hostedPlane(c, cmd, f, &h.reach); err != nil {
 			return err
 		}
+		h.Now = h.reach.now
 		h.SeedContext, h.SeedServer = seedAddress(f)
 		return do(cmd.Context(), h)
 	}
@@ -72,7 +72,8 @@ func AddTo(c *console.Console, cmd *cobra.Command, do func(ctx context.Context, 
 type Command struct {
 	*console.Console
 	hostedrun.Migration
-	cmd *cobra.Command
+	cmd   *cobra.Command
+	reach reach
 }
 
 func (h *Command) output() *printer.Format {
@@ -87,17 +88,25 @@ func (h *Command) output() *printer.Format {
 // Check judges a hosted control plane.
 func Check(ctx context.Context, h *Command) error {
 	shown := console.ReportFilter{Problems: console.BoolFlag(h.cmd, "problems"), Strict: console.BoolFlag(h.cmd, "strict")}
-	report := h.Migration.Check(ctx, shown.Strict)
+	wait, err := h.cmd.Flags().GetDuration("wait")
+	if err != nil {
+		return err
+	}
+	if err := console.CheckWait(wait); err != nil {
+		return err
+	}
+	report, err := h.Migration.Check(ctx, shown.Strict, wait)
+	isStillBlocked := errors.Is(err, client.ErrStillBlocked)
+	if err != nil && !isStillBlocked {
+		return err
+	}
 	asked := slices.Concat(hostedFlags["plan"], seedOnly, []string{"seed-namespace"})
 	flags := console.GivenWords(h.cmd, slices.DeleteFunc(asked, func(name string) bool { return name == "output" })...)
 	shown.Next = strings.Join(slices.Concat([]string{"transplant plan"}, flags, h.GivenWords()), " ")
 	if err := h.PrintReport(h.output(), report, shown); err != nil {
 		return err
 	}
-	if report.Summary.Blocked {
-		return exitcode.With(exitcode.Blocked, "")
-	}
-	return nil
+	return console.EndCheck(report, isStillBlocked, wait)
 }
 
 // Plan prints the plan of a part.
@@ -133,10 +142,10 @@ func (h *Command) options() run.Options {
 
 // Status says how a part stands and who runs the loops.
 func Status(ctx context.Context, h *Command) error {
-	s, err := h.Migration.Status(ctx)
-	if err != nil {
-		return err
+	if console.BoolFlag(h.cmd, "watch") {
+		return h.watchStatus(ctx)
 	}
+	s := h.Migration.Status(ctx)
 	h.Console.NameCluster(s.Cluster)
 	return h.output().
 		Print(h.Out, s, map[string]func() error{

@@ -12,9 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
-	"github.com/transplant-dev/transplant/internal/check/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/check/facts"
-	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/run"
@@ -25,7 +23,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
-	"github.com/transplant-dev/transplant/internal/status"
 )
 
 // Migration is a part of the migration of a hosted control plane. Of the options of its runs, Yes, DryRun and AskServer
@@ -34,6 +31,8 @@ type Migration struct {
 	Client *client.Client
 	Plane  *hosted.Plane
 	Part   hosted.Part
+	// Now is the time of the seed's API server; that of the plane when nil.
+	Now func() time.Time
 	// SeedContext and SeedServer are the seed's context and API server, for questions.
 	SeedContext, SeedServer string
 }
@@ -246,18 +245,25 @@ func (m *Migration) gatherShown(ctx context.Context) *v1.Snapshot {
 	return m.Plane.Gather(ctx)
 }
 
-// Check judges the control plane; strictly, where warnings block as well.
-func (m *Migration) Check(ctx context.Context, strict bool) v1.CheckReport {
-	snap := m.gatherShown(ctx)
-	m.Client.NameCluster(snap.Cluster)
-	report := m.Plane.CheckPart(snap, m.Part)
-	if strict {
-		check.Strict(
-			&report,
-			facts.Options{Accept: m.Plane.Accept, AcceptedBy: client.UserName(), AcceptedAt: client.Now().UTC()},
-		)
-	}
-	return report
+// Check judges the control plane; strictly, where warnings block as well. For as long as wait says it looks again while
+// all that blocks may pass by itself. Of one that is still blocked then it returns client.ErrStillBlocked as well.
+func (m *Migration) Check(ctx context.Context, strict bool, wait time.Duration) (v1.CheckReport, error) {
+	isNamed := false
+	return m.Client.WaitForCheck(ctx, wait, strict, func(ctx context.Context) (v1.CheckReport, error) {
+		snap := m.gatherShown(ctx)
+		if !isNamed {
+			m.Client.NameCluster(snap.Cluster)
+			isNamed = true
+		}
+		report := m.Plane.CheckPart(snap, m.Part)
+		if strict {
+			check.Strict(
+				&report,
+				facts.Options{Accept: m.Plane.Accept, AcceptedBy: client.UserName(), AcceptedAt: client.Now().UTC()},
+			)
+		}
+		return report, nil
+	})
 }
 
 // MakePlan checks the cluster and makes the plan of the part. Findings that refuse are shown.
@@ -302,67 +308,6 @@ func (m *Migration) where(part hosted.Part) string {
 		out += " --part finish"
 	}
 	return out
-}
-
-// Status says how the part stands and who runs the loops.
-func (m *Migration) Status(ctx context.Context) (v1.Status, error) {
-	s, err := m.Plane.Status(ctx, m.Part)
-	if err != nil {
-		return s, err
-	}
-	owners, err := m.Plane.Owners(ctx)
-	if err != nil {
-		s.NotRead = append(s.NotRead, mask.Error(err))
-	}
-	s.Owners, s.OwnersFrom = map[string]string{}, map[string]string{}
-	for loop, o := range owners.Loops {
-		if o.Component != "" {
-			s.Owners[loop], s.OwnersFrom[loop] = o.Component+"@"+o.Pod, "gauges"
-		}
-		for _, also := range o.Also {
-			s.Health = append(s.Health, v1.Blocker{
-				Code: v1.BlockerTwoOwners, Level: "error", Impact: findings.ImpactTwoOwners,
-				Message: fmt.Sprintf("loop %s also runs in %s", loop, also),
-			})
-		}
-	}
-	s.NotRead = append(s.NotRead, owners.Unknown...)
-	m.warnOfToken(ctx, &s)
-	s.Next = m.next(s)
-	return status.WithoutSecrets(s), nil
-}
-
-// warnOfToken says when the manager's token cannot be used or not for long.
-func (m *Migration) warnOfToken(ctx context.Context, s *v1.Status) {
-	token, err := m.Plane.ManagerToken(ctx)
-	if err != nil {
-		s.NotRead = append(s.NotRead, mask.Error(err))
-	}
-	if token == nil {
-		return
-	}
-	if why := cloudconfig.TokenProblem(token, s.Time); why != "" {
-		s.Health = append(s.Health, v1.Blocker{
-			Code: v1.BlockerTokenExpires, Level: "warning", Impact: findings.ImpactNoLoops,
-			Message: "transplant renew --seed-namespace " + m.Plane.Namespace + ": " + token.Path + " of the seed" + why,
-		})
-	}
-}
-
-// next is the command that comes next.
-func (m *Migration) next(s v1.Status) string {
-	at := " --seed-namespace " + m.Plane.Namespace
-	switch {
-	case s.Untrusted != "":
-		return "find out who wrote the journal's ConfigMap in namespace " + m.Plane.Namespace + " of the seed"
-	case s.Phase == v1.RunRollingBack:
-		return "transplant rollback" + at
-	case s.Phase == v1.RunApplied && m.Part == hosted.Handover:
-		return "transplant apply --part finish" + at + ", when the machines are done"
-	case s.Phase == v1.RunApplied:
-		return ""
-	}
-	return "transplant apply --part " + string(m.Part) + at
 }
 
 var _ hosted.Ledger = approvalLedger{}

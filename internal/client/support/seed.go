@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/hostedrun"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/timeline"
 )
 
 // OfHosted gathers a bundle of a control plane that a seed hosts. Its pods, events and Leases are those of its
@@ -33,12 +34,19 @@ func OfHosted(ctx context.Context, m *hostedrun.Migration, o bundle.Options) (*b
 	}
 	b := newBundle(cluster, doc, o)
 	b.Note("The cloud config and the token of a hosted control plane are in Secrets: what check says of them is unknown.")
-	b.Note("There is no timeline.json of a hosted control plane.")
 	b.Add(limited, versions(user, seed))
 	addJournal(limited, b, doc, journalErr)
 	b.Add(limited, bundle.Document{
 		Name: "status.json", What: "what transplant status says",
-		Read: func(ctx context.Context) (any, error) { return m.Status(ctx) },
+		Read: func(ctx context.Context) (any, error) { return m.Status(ctx), nil },
+	})
+	b.Add(limited, bundle.Document{
+		Name: "timeline.json", What: "what transplant timeline says",
+		Read: func(ctx context.Context) (any, error) {
+			board := m.NewBoard(ctx, m.Plane).Board
+			board.Look(ctx)
+			return timeline.Build(timeline.Input{Facts: board.Facts()}), nil
+		},
 	})
 	addControlPlane(limited, b, controlPlane{kube: seed, namespace: m.Plane.Namespace, nodesOf: user})
 	b.Add(limited, bundle.Document{
