@@ -92,9 +92,6 @@ func Check(ctx context.Context, h *Command) error {
 	if err != nil {
 		return err
 	}
-	if err := console.CheckWait(wait); err != nil {
-		return err
-	}
 	report, err := h.Migration.Check(ctx, shown.Strict, wait)
 	isStillBlocked := errors.Is(err, client.ErrStillBlocked)
 	if err != nil && !isStillBlocked {
