@@ -376,7 +376,8 @@ func TestABundleOfAHostedControlPlane(t *testing.T) {
 	files := unpacked(t, out)
 	for name, says := range map[string]string{
 		"logs/kube-controller-manager-1.log": "log of /api/v1/namespaces/cluster-x/pods/controller-manager-1/log", "journal.json": `"run": "20261121-120000"`,
-		"status.json": `"kind": "Status"`, "timeline.json": `"kind": "Timeline"`, "events.json": "Unhealthy", "versions.json": "worker-of-the-cluster", "snapshot.json": `"kind": "Snapshot"`,
+		"status.json": `"kind": "Status"`, "timeline.json": `"kind": "Timeline"`, "events.json": "Unhealthy",
+		"versions.json": "worker-of-the-cluster", "snapshot.json": `"kind": "Snapshot"`,
 		"check.json": `"kind": "CheckReport"`, "cluster-leases.json": `"kind": "BundleLeases"`, "plan.json": `"part": "handover"`,
 	} {
 		if !strings.Contains(files[name], says) {

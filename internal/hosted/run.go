@@ -65,7 +65,7 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop 
 		if err := p.pinned(made); err != nil {
 			return err
 		}
-		if err := p.engine(j, before, p.teller(j.Doc().Run, tell, publish)).Run(ctx, made, stop); err != nil {
+		if err := p.engine(j, before, tellOfProgress(j.Doc().Run, tell, publish)).Run(ctx, made, stop); err != nil {
 			return cause(ctx, err)
 		}
 		if err := p.endRun(ctx, j, v1.RunApplied); err != nil || part != Finish {
@@ -216,7 +216,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(step.Event), stop <-chan
 		if err != nil {
 			return err
 		}
-		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, back, stop); err != nil {
+		if err := p.engine(j, before, tellOfProgress(doc.Run, tell, publish)).Run(ctx, back, stop); err != nil {
 			return cause(ctx, err)
 		}
 		return errors.Join(p.endRun(ctx, j, v1.RunRolledBack), p.forget(ctx, Handover))
@@ -417,8 +417,8 @@ func (p *Plane) engineOptions(before *v1.Snapshot, tell func(step.Event)) step.O
 	}
 }
 
-// teller reports progress to the caller, and to readers of the lock.
-func (p *Plane) teller(run string, tell func(step.Event), publish func(string)) func(step.Event) {
+// tellOfProgress reports progress to the caller, and to readers of the lock.
+func tellOfProgress(run string, tell func(step.Event), publish func(string)) func(step.Event) {
 	progress := lock.NewProgress(run, publish)
 	return func(e step.Event) {
 		progress.Saw(e)

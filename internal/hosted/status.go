@@ -55,8 +55,8 @@ func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
 	return out, err
 }
 
-// Board is what a status is made from: the journal, the lock and the managers' pods in the seed, and leases, nodes and
-// events of the cluster. The time is that of the seed's API server.
+// Board is what a status is made from. The journal, the lock and the managers' pods are in the seed; leases, nodes and
+// events are in the cluster. The time is that of the seed's API server.
 func (p *Plane) Board(ctx context.Context, part Part, now func() time.Time) *status.Board {
 	o := status.Options{
 		Kube: p.User.Kube, Home: p.home(part), Check: p.keepsRules, Now: now, Clock: p.Clock,

@@ -90,8 +90,8 @@ func (b *builder) events(f status.Facts) {
 	}
 }
 
-// seedWorkloads are the beginnings of the names of pods whose Deployments in a seed the run changes. A seed calls them as
-// it likes.
+// seedWorkloads are the beginnings of the names of pods whose Deployments in a seed the run changes. A seed calls them
+// as it likes.
 func seedWorkloads(doc *v1.Journal) []string {
 	if doc == nil || doc.Plan.Cluster.Seed == "" {
 		return nil

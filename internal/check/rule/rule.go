@@ -59,8 +59,8 @@ func (c Check) Advice() string {
 // OnAPI is what every check of objects depends on.
 var OnAPI = []string{"API-001"}
 
-// AsksBeyondAPI reports whether the check needs hosts, managers or the cloud to be asked, which takes longer than objects
-// of the API.
+// AsksBeyondAPI reports whether the check needs hosts, managers or the cloud to be asked, which takes longer than
+// objects of the API.
 func (c Check) AsksBeyondAPI() bool {
 	return c.Category == findings.CategoryCloud || c.Category == findings.CategoryFacts ||
 		slices.ContainsFunc(c.DependsOn, func(code string) bool { return slices.Contains(OnHosts, code) })

@@ -1,5 +1,5 @@
-// Package follow shows what changes until a run ends: a status or a timeline, of a cluster or of a control plane that a
-// seed hosts.
+// Package follow shows what changes until a run ends: a status or a timeline. Both are those of a cluster, or of a
+// control plane that a seed hosts.
 package follow
 
 import (
