@@ -7,6 +7,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Ours is the field manager of everything that this program writes to a cluster.
@@ -14,15 +17,16 @@ const Ours = "transplant"
 
 // Write is a write of a field.
 type Write struct {
-	// Manager is what the client that wrote calls itself, such as kubectl-edit.
+	// Manager is what the client that wrote calls itself, such as kubectl-edit: one line, with what looks like a secret
+	// masked, since a client chooses it.
 	Manager string
 	// At is by the API server's clock, to the second.
 	At time.Time
 }
 
-// LastWrite returns the newest write of any of some fields after a moment. A client that changes a field's value
-// becomes its only owner, so an owner since then made the change. It is false where no managed fields say so: an older
-// owner did not change anything.
+// LastWrite returns the newest write after a moment of a client that owns any of some fields. A client that changes a
+// field's value becomes its only owner, so it changed a field of one value. Of a field with others in it, it may have
+// written another part, or the same value again. It is false where no owner wrote since: an older owner changed nothing.
 func LastWrite(managed []metav1.ManagedFieldsEntry, since time.Time, fields ...[]string) (last Write, known bool) {
 	for _, m := range managed {
 		if m.Time == nil || !m.Time.After(since) || m.FieldsV1 == nil || !m.Time.After(last.At) {
@@ -30,7 +34,7 @@ func LastWrite(managed []metav1.ManagedFieldsEntry, since time.Time, fields ...[
 		}
 		for _, field := range fields {
 			if hasField(m.FieldsV1.GetRawBytes(), field) {
-				last, known = Write{Manager: m.Manager, At: m.Time.UTC()}, true
+				last, known = Write{Manager: visible.Line(mask.Text(m.Manager)), At: m.Time.UTC()}, true
 				break
 			}
 		}

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
@@ -40,15 +43,15 @@ func RunsOnLinux(s *v1.Snapshot, w v1.Workload) bool {
 
 // Uncovered returns the nodes that need a cloud-node-manager and that no workload brings one to. Where the nodes of its
 // pods are not known, a workload covers all that it selects.
-func Uncovered(s *v1.Snapshot) []v1.Node {
-	return slices.DeleteFunc(managed(s), func(n v1.Node) bool {
+func Uncovered(s *v1.Snapshot, needs func(v1.Node) bool) []v1.Node {
+	return slices.DeleteFunc(managed(s, needs), func(n v1.Node) bool {
 		return slices.ContainsFunc(s.Workloads, func(w v1.Workload) bool { return coversNode(w, n) })
 	})
 }
 
 // Count returns how many pods the workloads want whose nodes are not known, and how many nodes have to have one of
 // those. Fewer pods than nodes say that an affinity or a taint leaves nodes out.
-func Count(s *v1.Snapshot) (pods, nodes int) {
+func Count(s *v1.Snapshot, needs func(v1.Node) bool) (pods, nodes int) {
 	var known, guessed []v1.Workload
 	for _, w := range s.Workloads {
 		switch {
@@ -60,7 +63,7 @@ func Count(s *v1.Snapshot) (pods, nodes int) {
 			pods += int(w.Replicas)
 		}
 	}
-	for _, n := range managed(s) {
+	for _, n := range managed(s, needs) {
 		isCovered := func(w v1.Workload) bool { return coversNode(w, n) }
 		if !slices.ContainsFunc(known, isCovered) && slices.ContainsFunc(guessed, isCovered) {
 			nodes++
@@ -69,12 +72,32 @@ func Count(s *v1.Snapshot) (pods, nodes int) {
 	return pods, nodes
 }
 
+// NodeOf is the node that a pod is on. A DaemonSet makes its pods for one node each, as their affinity says: the
+// scheduler binds such a pod there later, or never. It is empty for other pods that are not bound.
+func NodeOf(p *corev1.Pod) string {
+	if p.Spec.NodeName != "" || p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
+		return p.Spec.NodeName
+	}
+	required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return ""
+	}
+	for _, term := range required.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
 // IsVirtual reports whether a node with these labels has no machine that a manager could ask.
 func IsVirtual(labels map[string]string) bool { return labels["type"] == "virtual-kubelet" }
 
-// managed are the nodes of a cloud's instances.
-func managed(s *v1.Snapshot) []v1.Node {
-	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n v1.Node) bool { return IsVirtual(n.Labels) })
+// managed are the nodes of a cloud's instances that need a manager, as the caller judges them.
+func managed(s *v1.Snapshot, needs func(v1.Node) bool) []v1.Node {
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n v1.Node) bool { return IsVirtual(n.Labels) || !needs(n) })
 }
 
 func coversNode(w v1.Workload, n v1.Node) bool {

@@ -87,8 +87,9 @@ func newCluster(t *testing.T, s site, version string) *cluster {
 	return c
 }
 
-// register adds the Node of a server as a kubelet and kube-controller-manager do.
-func (c *cluster) register(t *testing.T, name, podCIDR string) {
+// register adds the Node of a server as a kubelet and kube-controller-manager do. The UUID of the machine is the
+// server's ID.
+func (c *cluster) register(t *testing.T, name, id, podCIDR string) {
 	t.Helper()
 	made, err := c.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -100,6 +101,7 @@ func (c *cluster) register(t *testing.T, name, podCIDR string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	made.Status.NodeInfo.SystemUUID = id
 	made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
 	if _, err := c.admin.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

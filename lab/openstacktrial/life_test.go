@@ -103,7 +103,7 @@ func live(t *testing.T, s site, version string) {
 func (l *life) initialised(t *testing.T) {
 	t.Helper()
 	for i, s := range l.servers {
-		l.register(t, s.name, fmt.Sprintf("10.244.%d.0/24", i))
+		l.register(t, s.name, s.id, fmt.Sprintf("10.244.%d.0/24", i))
 	}
 	for _, s := range l.servers {
 		want := map[string]string{

@@ -150,13 +150,15 @@ func nodeManagers(f facts.Facts) (running int, bad findings.Problems) {
 // nodesWithout names the nodes that no cloud-node-manager is meant for. It leaves out those for which the plan starts
 // one.
 func nodesWithout(f facts.Facts) (bad findings.Problems) {
-	for _, n := range nodemanager.Uncovered(f.Snapshot) {
-		if nodemanager.IsWindows(n) && !isInstalled(f) || startsNodeManager(f) {
-			continue // NODE-019 warns of Windows nodes, and the plan says what to install
-		}
+	if startsNodeManager(f) {
+		return nil
+	}
+	// NODE-019 warns of Windows nodes before a migration, and the plan says what to install.
+	needs := func(n v1.Node) bool { return isInstalled(f) || !nodemanager.IsWindows(n) }
+	for _, n := range nodemanager.Uncovered(f.Snapshot, needs) {
 		bad.Add(n.Name, "no cloud-node-manager is meant for %s", n.Name)
 	}
-	if pods, nodes := nodemanager.Count(f.Snapshot); pods < nodes {
+	if pods, nodes := nodemanager.Count(f.Snapshot, needs); pods < nodes {
 		bad.Add(
 			"DaemonSet/kube-system/cloud-node-manager",
 			"cloud-node-manager has %s for %s: an affinity or a taint keeps it away",

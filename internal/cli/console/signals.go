@@ -80,6 +80,15 @@ func (l *listener) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// fileOf is the file behind a stream, also while it is listened to.
+func fileOf(stream any) (*os.File, bool) {
+	if l, ok := stream.(*listener); ok {
+		stream = l.w
+	}
+	f, ok := stream.(*os.File)
+	return f, ok
+}
+
 // insideStepError ends a command at a second Ctrl-C.
 type insideStepError struct{}
 

@@ -126,7 +126,7 @@ func (c *Console) NewView(w io.Writer) *View {
 		Redraws: IsTerminal(w) && os.Getenv("TERM") != "dumb",
 		Size:    func() (int, int) { return printer.DefaultWidth, defaultHeight },
 	}
-	if f, ok := w.(*os.File); ok {
+	if f, ok := fileOf(w); ok {
 		v.Size = func() (int, int) {
 			width, height, err := term.GetSize(int(f.Fd()))
 			if err != nil || width <= 0 || height <= 0 {

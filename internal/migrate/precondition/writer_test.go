@@ -67,7 +67,7 @@ func TestAStalePlanNamesWhoChangedIt(t *testing.T) {
 			node: node(wrote("kubelet", -time.Hour, providerID), wrote("kubectl-edit", 3*time.Minute, providerID), wrote("kubectl-label", time.Hour, `{"f:metadata":{}}`)),
 			fact: v1.Fact{ID: planstep.NodeFact("worker-1"), Value: "aws:///i-1"},
 			want: v1.ChangedFact{Message: ofNode, Object: "Node/worker-1", ChangedBy: "kubectl-edit", ChangedAt: at(3 * time.Minute)},
-			text: "the plan is stale: " + ofNode + ", changed by kubectl-edit at 2026-11-30 12:03 UTC",
+			text: "the plan is stale: " + ofNode + ", last written by kubectl-edit at 2026-11-30 12:03 UTC",
 		},
 		{
 			name: "no writer since then, but for this program",
@@ -81,7 +81,7 @@ func TestAStalePlanNamesWhoChangedIt(t *testing.T) {
 			node: node(wrote("x\x1b[2J", 3*time.Minute, providerID)),
 			fact: v1.Fact{ID: planstep.NodeFact("worker-1"), Value: "aws:///i-1"},
 			want: v1.ChangedFact{Message: ofNode, Object: "Node/worker-1", ChangedBy: `x\x1b[2J`, ChangedAt: at(3 * time.Minute)},
-			text: "the plan is stale: " + ofNode + `, changed by x\x1b[2J at 2026-11-30 12:03 UTC`,
+			text: "the plan is stale: " + ofNode + `, last written by x\x1b[2J at 2026-11-30 12:03 UTC`,
 		},
 		{
 			name: "a pod template",
@@ -92,7 +92,7 @@ func TestAStalePlanNamesWhoChangedIt(t *testing.T) {
 			want: v1.ChangedFact{
 				Message: "the pod template of " + kcm + " was changed outside this migration", Object: kcm, ChangedBy: "helm", ChangedAt: at(time.Minute),
 			},
-			text: "the plan is stale: the pod template of " + kcm + " was changed outside this migration, changed by helm at 2026-11-30 12:01 UTC",
+			text: "the plan is stale: the pod template of " + kcm + " was changed outside this migration, last written by helm at 2026-11-30 12:01 UTC",
 		},
 		{
 			name: "an object that is gone",

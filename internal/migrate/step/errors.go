@@ -10,8 +10,6 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fieldowner"
-	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // StepError is an error of one step.
@@ -47,7 +45,7 @@ func lastWrite(c v1.ChangedFact) string {
 	case c.ChangedAt == nil:
 		return ""
 	case c.ChangedBy != "":
-		return fmt.Sprintf(", changed by %s at %s", c.ChangedBy, c.ChangedAt.UTC().Format(minute))
+		return fmt.Sprintf(", last written by %s at %s", c.ChangedBy, c.ChangedAt.UTC().Format(minute))
 	}
 	return ", last modified at " + c.ChangedAt.UTC().Format(minute)
 }
@@ -63,7 +61,7 @@ func NameWriter(
 ) {
 	c.Object = object
 	if last, known := fieldowner.LastWrite(fieldowner.WithoutOurs(managed), since, fields...); known {
-		c.ChangedBy, c.ChangedAt = visible.Line(mask.Text(last.Manager)), &last.At // a client chooses its name
+		c.ChangedBy, c.ChangedAt = last.Manager, &last.At
 	}
 }
 

@@ -1,7 +1,6 @@
 package ccm
 
 import (
-	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -23,7 +22,7 @@ func StartNodeManagers(d *draft.Draft, phase string) {
 	if !needsNodeManager(d) {
 		return
 	}
-	if slices.ContainsFunc(nodemanager.Uncovered(d.Snapshot), nodemanager.IsWindows) {
+	if len(nodemanager.Uncovered(d.Snapshot, nodemanager.IsWindows)) > 0 {
 		d.Note(
 			"not done: the cloud-node-manager of Windows nodes, which has a manifest of its own (cloud-node-manager-windows of cloud-provider-azure); put it there before their kubelets become external",
 		)

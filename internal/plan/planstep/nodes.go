@@ -2,7 +2,6 @@ package planstep
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -16,11 +15,30 @@ const AnyHost = "{host}"
 // WithoutHostName returns a path without the host's own name. Otherwise each worker would be a kind of its own where
 // files are named after hosts, and no two would ever change at a time. A part of a word is no name.
 func WithoutHostName(at, host string) string {
-	if host == "" || !strings.Contains(at, host) {
+	if host == "" {
 		return at
 	}
-	own := regexp.MustCompile(`(\b|_)` + regexp.QuoteMeta(host) + `(\b|_)`)
-	return own.ReplaceAllString(at, "${1}"+AnyHost+"${2}")
+	var out strings.Builder
+	for rest := at; ; {
+		i := strings.Index(rest, host)
+		if i < 0 {
+			return out.String() + rest
+		}
+		begin := len(at) - len(rest) + i
+		end := begin + len(host)
+		out.WriteString(rest[:i])
+		if begin > 0 && isOfWord(at[begin-1]) || end < len(at) && isOfWord(at[end]) {
+			out.WriteString(host)
+		} else {
+			out.WriteString(AnyHost)
+		}
+		rest = at[end:]
+	}
+}
+
+// isOfWord reports whether a name goes on with a character. An underscore, a dash or a dot ends it.
+func isOfWord(c byte) bool {
+	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
 // Selection is the part of a plan that is about some nodes alone.

@@ -148,6 +148,8 @@ func TestAPathWithoutTheNameOfItsHost(t *testing.T) {
 		{"/etc/kubernetes/w-1/kubelet.conf", "w-1", "/etc/kubernetes/{host}/kubelet.conf"},
 		{"/etc/kubelet_w-1.conf", "w-1", "/etc/kubelet_{host}.conf"},
 		{"/etc/w-1_kubelet/w-1.conf", "w-1", "/etc/{host}_kubelet/{host}.conf"},
+		{"/etc/w-1_w-1.conf", "w-1", "/etc/{host}_{host}.conf"},
+		{"/etc/host/host.conf", "host", "/etc/{host}/{host}.conf"},
 		{"/etc/w-10.conf", "w-1", "/etc/w-10.conf"},
 		{"/etc/kubelet.conf", "let", "/etc/kubelet.conf"},
 		{"/etc/kubelet.conf", "", "/etc/kubelet.conf"},

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/nodemanager"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -36,8 +37,8 @@ func GatherPods(ctx context.Context, g *collect.Collector) {
 		p := &items[i]
 		if IsMirror(p) {
 			g.Mirrors = append(g.Mirrors, *p)
-		} else if owner := workloadOf(p); owner != "" && p.Spec.NodeName != "" {
-			g.RunsOn[owner] = append(g.RunsOn[owner], p.Spec.NodeName)
+		} else if owner, node := workloadOf(p), nodemanager.NodeOf(p); owner != "" && node != "" {
+			g.RunsOn[owner] = append(g.RunsOn[owner], node)
 		}
 	}
 	slices.SortFunc(g.Mirrors, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })

@@ -62,7 +62,8 @@ func TestAProviderIDThatTheMachineContradictsProvesNothing(t *testing.T) {
 		says   string
 	}{
 		"the machine is the server":      {"S-9", false, ""},
-		"no machine says its UUID":       {"", false, ""},
+		"no machine says its UUID":       {"", false, "its member 10.0.0.99 is server s-9: the providerID of Node n-9 names it, and no kubelet there has said the UUID of its machine"},
+		"none, and the user knows it":    {"", true, ""},
 		"the machine is another":         {"s-7", false, "its member 10.0.0.99 is server s-9: the providerID of Node n-9 names it, and the machine there has the UUID s-7"},
 		"another, and the user knows it": {"s-7", true, ""},
 	} {

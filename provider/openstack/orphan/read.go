@@ -74,8 +74,10 @@ func (f *facts) believe(nodes []v1.Node) {
 		id := inventory.ServerOf(n.ProviderID)
 		switch {
 		case id == "":
-		case n.SystemUUID == "" || strings.EqualFold(n.SystemUUID, id):
+		case strings.EqualFold(n.SystemUUID, id):
 			f.nodes[id] = n.Name
+		case n.SystemUUID == "":
+			f.doubted[id] = "the providerID of Node " + n.Name + " names it, and no kubelet there has said the UUID of its machine"
 		default:
 			f.doubted[id] = "the providerID of Node " + n.Name + " names it, and the machine there has the UUID " + n.SystemUUID
 		}

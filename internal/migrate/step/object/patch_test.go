@@ -26,7 +26,7 @@ func TestWhoChangedTheFieldsOfAPatch(t *testing.T) {
 	patch := map[string]any{"spec": map[string]any{"featureGates": map[string]any{"CSIMigration": true}, "empty": map[string]any{}}}
 	s := v1.Step{ID: "volumes/gates", Ref: "Cluster/x/y"}
 	const says = "the plan is stale: Cluster/x/y was changed outside this migration since step volumes/gates was started"
-	if err := changedSince(o, s, started, patch, "since step volumes/gates was started"); err.Error() != says+", changed by argocd at 2026-11-30 12:01 UTC" {
+	if err := changedSince(o, s, started, patch, "since step volumes/gates was started"); err.Error() != says+", last written by argocd at 2026-11-30 12:01 UTC" {
 		t.Error(err)
 	}
 	if err := changedSince(o, s, started.Add(2*time.Minute), patch, "since step volumes/gates was started"); err.Error() != says {

@@ -125,7 +125,7 @@ func nodeManagerProblem(ctx context.Context, e *step.Env, o *unstructured.Unstru
 	}
 	var missing []string
 	for i := range pods {
-		switch node := cmp.Or(pods[i].Spec.NodeName, nodeMeantFor(&pods[i])); {
+		switch node := nodemanager.NodeOf(&pods[i]); {
 		case IsReady(&pods[i]):
 		case node == "":
 			missing = append(missing, "a node that its pod was not bound to")
@@ -146,26 +146,6 @@ func isServed(n *corev1.Node, provider string) bool {
 	id := n.Spec.ProviderID
 	isOfCloud := id == "" || provider == "" || strings.HasPrefix(id, provider+"://")
 	return isOfCloud && !nodemanager.IsVirtual(n.Labels)
-}
-
-// nodeMeantFor is the node for which a DaemonSet made a pod, as the affinity of such pods says. The scheduler binds the
-// pod to it later, or never.
-func nodeMeantFor(p *corev1.Pod) string {
-	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
-		return ""
-	}
-	required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if required == nil {
-		return ""
-	}
-	for _, term := range required.NodeSelectorTerms {
-		for _, field := range term.MatchFields {
-			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
-				return field.Values[0]
-			}
-		}
-	}
-	return ""
 }
 
 // WhyPods says why a pod of a workload does not run or is not Ready. Of several it is the first by name. It is empty
