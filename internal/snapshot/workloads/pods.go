@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/nodemanager"
+	"github.com/transplant-dev/transplant/internal/podreason"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -37,7 +37,7 @@ func GatherPods(ctx context.Context, g *collect.Collector) {
 		p := &items[i]
 		if IsMirror(p) {
 			g.Mirrors = append(g.Mirrors, *p)
-		} else if owner, node := workloadOf(p), nodemanager.NodeOf(p); owner != "" && node != "" {
+		} else if owner, node := workloadOf(p), podreason.NodeOf(p); owner != "" && node != "" {
 			g.RunsOn[owner] = append(g.RunsOn[owner], node)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/nodemanager"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/podreason"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
@@ -125,7 +126,7 @@ func nodeManagerProblem(ctx context.Context, e *step.Env, o *unstructured.Unstru
 	}
 	var missing []string
 	for i := range pods {
-		switch node := nodemanager.NodeOf(&pods[i]); {
+		switch node := podreason.NodeOf(&pods[i]); {
 		case IsReady(&pods[i]):
 		case node == "":
 			missing = append(missing, "a node that its pod was not bound to")
