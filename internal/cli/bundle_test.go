@@ -223,7 +223,7 @@ func TestABundleSaysAsDataWhatIsInIt(t *testing.T) {
 func TestABundleIsRefusedBeforeAnythingIsRead(t *testing.T) {
 	for line, says := range map[string]string{
 		"bundle --out none/b.tar.gz": "there is no directory none", "bundle --max-size much": `--max-size "much": give a number of bytes, such as 50Mi`,
-		"bundle --max-size 1Ki": "give 1Mi or more", "bundle --timeout 0s": "--timeout 0s: give a duration", "bundle --tail 0": "--tail 0: give a number of lines",
+		"bundle --max-size 1Ki": "give 1Mi or more", "bundle --timeout 0s": `"0s" for --timeout: give a length of time above 0`, "bundle --tail 0": "--tail 0: give a number of lines",
 		"bundle --since soon": `--since "soon": give a duration`, "bundle a": "takes no argument",
 		"bundle --seed-namespace=cluster-x":                               "a bundle reads no Secret, and a hosted cluster is reached by one unless its kubeconfig is named",
 		"bundle --seed-namespace=cluster-x --kubeconfig=k --cloud=aws":    "--cloud would have no effect",

@@ -85,8 +85,8 @@ func TestATenantWritesNoFix(t *testing.T) {
 func TestOnlyTheConsoleWritesToTheTerminal(t *testing.T) {
 	allowed := map[string]string{
 		"diff.go":                       "bytes for patch, shown where it is a terminal",
-		"timeline.go":                   "a page of the printer",
-		"status.go":                     "a line that was set before",
+		"follow/timeline.go":            "a page of the printer",
+		"follow/status.go":              "a line that was set before",
 		"fleet/status.go":               "lines and a page that were set before",
 		"fleet/rights.go":               "an embedded file",
 		"check.go":                      "an embedded file",

@@ -136,7 +136,7 @@ func TestApplyLooksAtTheFactsOfAKubeadmCluster(t *testing.T) {
 		r,
 		exitcode.Stale,
 		"ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed outside this migration",
-		", changed by kubectl-edit at "+at.UTC().Format("2006-01-02 15:04 MST"),
+		", last written by kubectl-edit at "+at.UTC().Format("2006-01-02 15:04 MST"),
 		"nothing was changed; make the plan again with transplant plan --refresh ",
 	)
 	events := eventsOf(t, r.out)
