@@ -119,16 +119,6 @@ func blockers(r v1.CheckReport, strict bool) blocking {
 	return out
 }
 
-// WaitBriefly waits for a while, or until ctx ends.
-func WaitBriefly(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
 // TickPeriod is how often the facts are judged again even if nothing changed. A terminal shows ages, and a lock that is
 // not renewed is no change of an object.
 const TickPeriod = time.Second

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/waiting"
 )
 
 // slice is what counts of an EndpointSlice.
@@ -202,6 +203,6 @@ func (r *run) goneWithService(ctx context.Context, p *path, service string) {
 		if err == nil {
 			return
 		}
-		wait(ctx, time.Second)
+		waiting.For(ctx, time.Second)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/waiting"
 )
 
 // The kernel asks the far side of a kept connection for a sign of life, and gives up after some without an answer. The
@@ -25,13 +26,11 @@ const (
 	// mustStand is how long a new connection has to stay open until it replaces one that was cut. A load balancer without
 	// targets accepts connections, and closes them at once.
 	mustStand = time.Second
+	// shortestTimer is for how long a connection has to be silent until its end may be that of a timer.
+	shortestTimer = time.Second
 	// maxKept bounds the connections that are kept, and with them the open files of this process.
 	maxKept = 500
 )
-
-// idleTimeouts are those at which load balancers of clouds close a connection that nothing goes over: ELB, Azure, NLB,
-// GCE.
-var idleTimeouts = []time.Duration{60 * time.Second, 240 * time.Second, 350 * time.Second, 600 * time.Second}
 
 // KeepOpen connects to a target for a connection that is kept.
 func (d *Dialer) KeepOpen(ctx context.Context, t Target) (net.Conn, error) {
@@ -49,48 +48,54 @@ func (d *Dialer) KeepOpen(ctx context.Context, t Target) (net.Conn, error) {
 }
 
 // keepAfterLook returns a look at a port that starts to keep a connection through it once it has answered. A port that
-// cannot be reached is therefore listed as not probed once.
+// cannot be reached is therefore listed as not probed once. Without a slot it tries again after the next look.
 func (r *run) keepAfterLook(
 	ctx context.Context,
 	t Target,
 	look func(context.Context) error,
 ) func(context.Context) error {
-	started := false
+	kept, said := false, false
 	return func(looking context.Context) error {
-		err := look(looking)
-		if err == nil && !started {
-			started = true
-			r.wg.Go(func() { r.keepConnections(ctx, t) })
+		if err := look(looking); err != nil {
+			return err
 		}
-		return err
+		switch {
+		case kept:
+		case r.takeKept():
+			kept = true
+			r.wg.Go(func() {
+				defer r.releaseKept()
+				r.keepConnections(ctx, t)
+			})
+		case !said:
+			said = true
+			why := fmt.Sprintf("connections through %d other ports are kept already", r.maxKept)
+			r.sink(v1.ProbeEvent{Time: r.now(), Event: v1.ProbeSkipped, Kind: v1.PathTCPKept, Path: t.Path, Error: why})
+		}
+		return nil
 	}
 }
 
 // keepConnections keeps a connection through a port until ctx ends, and a new one after each that was cut.
 func (r *run) keepConnections(ctx context.Context, t Target) {
-	if !r.takeKept() {
-		why := fmt.Sprintf("connections through %d other ports are kept already", maxKept)
-		r.sink(v1.ProbeEvent{Time: r.now(), Event: v1.ProbeSkipped, Kind: v1.PathTCPKept, Path: t.Path, Error: why})
-		return
-	}
-	defer r.releaseKept()
 	k := &keeper{run: r, target: t, path: r.pathOf(key{v1.PathTCPKept, t.Path}, 0)}
 	for ctx.Err() == nil {
 		opened := k.keepOne(ctx)
 		switch {
 		case opened:
 		case k.path.isSkipped():
-			wait(ctx, retrySkipped)
+			waiting.For(ctx, retrySkipped)
 		default:
-			wait(ctx, r.currentPace())
+			waiting.For(ctx, r.currentPace())
 		}
 	}
 }
 
+// takeKept takes a slot for a port, and reports whether one was free.
 func (r *run) takeKept() bool {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	if r.kept >= maxKept {
+	if r.kept >= r.maxKept {
 		return false
 	}
 	r.kept++
@@ -121,7 +126,7 @@ type keeper struct {
 type ending struct {
 	// at is the last moment at which it was known to work, and seen when its end was seen.
 	at, seen time.Time
-	// quiet is for how long nothing had come over it.
+	// quiet is for how long nothing had come over it while it was known to work.
 	quiet time.Duration
 	// isSilent reports whether the far side did not close it, but stopped to answer.
 	isSilent bool
@@ -210,6 +215,7 @@ func endingOf(err error, opened, seen time.Time, quiet time.Duration) ending {
 		if e.at.Before(opened) {
 			e.at = opened
 		}
+		e.quiet = max(0, quiet-silentFor)
 		e.err = fmt.Errorf("the far side does not answer keepalives: %w", err)
 	}
 	return e
@@ -257,7 +263,8 @@ func (k *keeper) recordEnd(e ending) {
 }
 
 // life is what is known of how long connections through a port stay open without a word. Load balancers and servers
-// close a silent connection by a timer, which is no disruption: it strikes each as late as the one before.
+// close a silent connection by a timer, which is no disruption: it strikes each as late as the one before. One end
+// proves no timer, also where clouds have one of that length: a migration may have cut the connection by then.
 type life struct {
 	// longest is for how long a connection was silent that has ended.
 	longest time.Duration
@@ -272,29 +279,27 @@ type life struct {
 func (l *life) judge(e *ending) (revoked *ending) {
 	slack := slackOf(l.longest)
 	switch {
-	case e.quiet < l.longest-slack:
-		return nil // a connection that was silent for longer proves that no timer ended this one
+	case e.quiet < max(shortestTimer, l.longest-slack):
+		return nil // no timer is as short, or a connection that was silent for longer proves that none ended this one
+	case e.quiet > l.longest+slack:
+		*l = life{longest: e.quiet} // no timer strikes earlier than that
+		if !e.isSilent {
+			l.cut = e
+		}
 	case e.isSilent:
-		l.longest, l.cut = max(l.longest, e.quiet), nil
-		return nil
+		l.cut = nil
 	case l.usual:
 		e.isIdle = true
-		return nil
-	case l.cut != nil && e.quiet <= l.longest+slack:
+	case l.cut != nil:
 		e.isIdle, l.usual = true, true
 		if l.cut.replaced {
 			revoked = l.cut
 		}
 		l.cut = nil
-		return revoked
+	default:
+		l.cut = e
 	}
-	l.longest, l.cut = max(l.longest, e.quiet), e
-	for _, timeout := range idleTimeouts {
-		if off := e.quiet - timeout; off.Abs() <= slackOf(timeout) {
-			e.isIdle, l.usual, l.cut = true, true, nil
-		}
-	}
-	return nil
+	return revoked
 }
 
 // slackOf is by how much the same timer may strike earlier or later.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,17 +21,18 @@ import (
 type farSide struct {
 	t       *testing.T
 	address string
-	// idle is after how much silence it closes a connection; zero means never.
-	idle time.Duration
 
 	mu       sync.Mutex
+	changed  *sync.Cond
 	listener net.Listener
+	stopped  bool
 	conns    []*net.TCPConn
 }
 
-func newFarSide(t *testing.T, idle time.Duration) *farSide {
+func newFarSide(t *testing.T) *farSide {
 	t.Helper()
-	f := &farSide{t: t, address: "127.0.0.1:0", idle: idle}
+	f := &farSide{t: t, address: "127.0.0.1:0"}
+	f.changed = sync.NewCond(&f.mu)
 	f.start()
 	t.Cleanup(func() { f.stop(); f.cut(false) })
 	return f
@@ -44,7 +46,7 @@ func (f *farSide) start() {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.address, f.listener = l.Addr().String(), l
+	f.address, f.listener, f.stopped = l.Addr().String(), l, false
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -53,10 +55,8 @@ func (f *farSide) start() {
 			}
 			f.mu.Lock()
 			f.conns = append(f.conns, conn.(*net.TCPConn))
+			f.changed.Broadcast()
 			f.mu.Unlock()
-			if f.idle > 0 {
-				time.AfterFunc(f.idle, func() { _ = conn.Close() })
-			}
 		}
 	}()
 }
@@ -65,6 +65,18 @@ func (f *farSide) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_ = f.listener.Close()
+	f.stopped = true
+	f.changed.Broadcast()
+}
+
+// awaitAccepted waits until a connection was accepted, which is later than it stands.
+func (f *farSide) awaitAccepted(conn net.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	isIt := func(c *net.TCPConn) bool { return c.RemoteAddr().String() == conn.LocalAddr().String() }
+	for !f.stopped && !slices.ContainsFunc(f.conns, isIt) {
+		f.changed.Wait()
+	}
 }
 
 // cut ends all connections, by a reset or in order.
@@ -86,14 +98,16 @@ type keptRun struct {
 	events chan v1.ProbeEvent
 	looked chan struct{}
 	seen   []v1.ProbeEvent
-	stop   func()
+	// taken are those of seen that waitFor has returned.
+	taken map[int]bool
+	stop  func()
 }
 
-func keepThrough(t *testing.T, address string) *keptRun {
+func keepThrough(t *testing.T, f *farSide) *keptRun {
 	t.Helper()
-	r := &keptRun{t: t, events: make(chan v1.ProbeEvent, 1<<12), looked: make(chan struct{}, 1<<12)}
+	r := &keptRun{t: t, taken: map[int]bool{}, events: make(chan v1.ProbeEvent, 1<<12), looked: make(chan struct{}, 1<<12)}
 	dialer := &Dialer{}
-	target := Target{Kind: v1.PathTCP, Path: "shop/web", Address: address, Owner: "Service shop/web"}
+	target := Target{Kind: v1.PathTCP, Path: "shop/web", Address: f.address, Owner: "Service shop/web"}
 	p := New(Options{
 		Interval: 50 * time.Millisecond,
 		Targets:  func(context.Context) (Found, error) { return owners(target), nil },
@@ -101,7 +115,13 @@ func keepThrough(t *testing.T, address string) *keptRun {
 			defer func() { r.looked <- struct{}{} }()
 			return dialer.Look(ctx, t)
 		},
-		Keep: dialer.KeepOpen,
+		Keep: func(ctx context.Context, t Target) (net.Conn, error) {
+			conn, err := dialer.KeepOpen(ctx, t)
+			if err == nil {
+				f.awaitAccepted(conn)
+			}
+			return conn, err
+		},
 		Sink: func(e v1.ProbeEvent) { r.events <- e },
 	})
 	p.mustStand = 50 * time.Millisecond
@@ -116,19 +136,22 @@ func keepThrough(t *testing.T, address string) *keptRun {
 	return r
 }
 
-// waitFor returns the next event of a kind of paths.
+// waitFor returns the next event of a kind of paths. Those of two kinds may come in either order.
 func (r *keptRun) waitFor(kind, event string) v1.ProbeEvent {
 	r.t.Helper()
-	end := time.After(time.Minute)
-	for {
-		select {
-		case e := <-r.events:
-			r.seen = append(r.seen, e)
-			if e.Kind == kind && e.Event == event {
-				return e
+	end := time.After(10 * time.Minute)
+	for i := 0; ; i++ {
+		if i == len(r.seen) {
+			select {
+			case e := <-r.events:
+				r.seen = append(r.seen, e)
+			case <-end:
+				r.t.Fatalf("no event %s of %s: %+v", event, kind, r.seen)
 			}
-		case <-end:
-			r.t.Fatalf("no event %s of %s: %+v", event, kind, r.seen)
+		}
+		if e := r.seen[i]; e.Kind == kind && e.Event == event && !r.taken[i] {
+			r.taken[i] = true
+			return e
 		}
 	}
 }
@@ -143,8 +166,8 @@ func (r *keptRun) sum() *v1.Disruption {
 }
 
 func TestAKeptConnectionThatStaysIsNotCut(t *testing.T) {
-	f := newFarSide(t, 0)
-	r := keepThrough(t, f.address)
+	f := newFarSide(t)
+	r := keepThrough(t, f)
 	r.waitFor(v1.PathTCPKept, v1.ProbePath)
 	for range 20 {
 		<-r.looked
@@ -169,8 +192,8 @@ func TestAKeptConnectionThatIsCutIsOutUntilANewOneStands(t *testing.T) {
 		{"closed, and nothing listens for a while", false, true, "the far side closed it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFarSide(t, 0)
-			r := keepThrough(t, f.address)
+			f := newFarSide(t)
+			r := keepThrough(t, f)
 			r.waitFor(v1.PathTCPKept, v1.ProbePath)
 			cut := time.Now()
 			if c.away {
@@ -193,8 +216,8 @@ func TestAKeptConnectionThatIsCutIsOutUntilANewOneStands(t *testing.T) {
 			}
 			const rounding = 0.001
 			o := p.Outages[0]
-			within(t, "from the cut to the begin of the outage", o.Begin.Sub(cut).Seconds(), 0, now.Sub(cut).Seconds())
-			within(t, "from when it was back to the end of the outage", o.End.Sub(back).Seconds(), 0, now.Sub(back).Seconds())
+			within(t, "from the cut to the begin of the outage", o.Begin.Sub(cut).Seconds(), -rounding, now.Sub(cut).Seconds()+rounding)
+			within(t, "from when it was back to the end of the outage", o.End.Sub(back).Seconds(), -rounding, now.Sub(back).Seconds()+rounding)
 			within(t, "the outage", o.Seconds, o.End.Sub(o.Begin).Seconds()-rounding, now.Sub(cut).Seconds()+rounding)
 			if s := KeptSummary(*d); !strings.HasPrefix(s, "kept connections: 1 cut, longest ") || !strings.HasSuffix(s, " until a new one") {
 				t.Errorf("summary is %q", s)
@@ -203,28 +226,10 @@ func TestAKeptConnectionThatIsCutIsOutUntilANewOneStands(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatIsClosedWhileIdleIsNoOutage(t *testing.T) {
-	f := newFarSide(t, 400*time.Millisecond)
-	r := keepThrough(t, f.address)
-	r.waitFor(v1.PathTCPKept, v1.ProbeDown)
-	idle := r.waitFor(v1.PathTCPKept, v1.ProbeIdle)
-	r.waitFor("", v1.ProbeAlive)
-	d := r.sum()
-	p := pathOf(t, d, v1.PathTCPKept, "shop/web")
-	for _, o := range p.Outages {
-		if o.Begin.Equal(*idle.Since) {
-			t.Errorf("a close while idle is an outage still: %+v", o)
-		}
-	}
-	if p.Reconnects < 2 {
-		t.Errorf("%d connections were closed while idle, want some", p.Reconnects)
-	}
-}
-
 func TestNoConnectionIsKeptThroughAPortThatCannotBeReached(t *testing.T) {
-	f := newFarSide(t, 0)
+	f := newFarSide(t)
 	f.stop()
-	r := keepThrough(t, f.address)
+	r := keepThrough(t, f)
 	r.waitFor(v1.PathTCP, v1.ProbeSkipped)
 	d := r.sum()
 	if len(d.Paths) > 0 || len(d.NotProbed) != 1 || d.NotProbed[0].Kind != v1.PathTCP {
@@ -276,7 +281,13 @@ func TestWhichEndsOfKeptConnectionsAreCuts(t *testing.T) {
 	}{
 		{"none ends", nil, 0, 0, 0, 0},
 		{"a server closes what is silent for two minutes", times(4, 120*second), 0, 4, 0, 0},
-		{"a load balancer closes after its usual 60 s", times(1, 60*second), 0, 1, 0, 0},
+		{"a load balancer closes after its usual 60 s", times(2, 60*second), 0, 2, 0, 0},
+		{"a cut at a usual time of clouds", times(1, 60*second), 1, 0, 0, 0.001},
+		{"cuts at two usual times of clouds", []time.Duration{60 * second, 240 * second}, 2, 0, 0, 0.001},
+		{"a cut at a usual time, and one after a longer silence", []time.Duration{60 * second, 540 * second}, 2, 0, 0, 0.001},
+		{"a longer silence disproves a timer", []time.Duration{120 * second, 120 * second, 540 * second}, 1, 2, 0, 0.001},
+		{"no timer that was disproved is believed again", append(times(2, 60*second), 300*second, 60*second), 2, 2, 0, 0.001},
+		{"a longer timer than the one before", append(times(2, 60*second), times(2, 300*second)...), 0, 4, 0, 0},
 		{"an early cut among those", []time.Duration{60 * second, 20 * second, 60 * second}, 1, 2, 0, 0.001},
 		{"cuts at different times", []time.Duration{13 * second, 30 * second, 75 * second}, 3, 0, 0, 0.001},
 		{"regular cuts after a longer silence", []time.Duration{100 * second, 30 * second, 30 * second, 30 * second}, 4, 0, 0, 0.001},
@@ -290,7 +301,7 @@ func TestWhichEndsOfKeptConnectionsAreCuts(t *testing.T) {
 			s := &script{lives: c.lives}
 			o := w.options()
 			o.Keep = s.keep
-			d := w.probed(t, o, func() { sleep(12 * time.Minute) })
+			d := w.probed(t, o, func() { sleep(16 * time.Minute) })
 			p := pathOf(t, d, v1.PathTCPKept, "web")
 			if len(p.Outages) != c.cuts || p.Reconnects != c.idle || len(s.lives) > 0 {
 				t.Fatalf("%d cuts and %d closed while idle, want %d and %d: %+v", len(p.Outages), p.Reconnects, c.cuts, c.idle, p)
@@ -304,6 +315,52 @@ func TestWhichEndsOfKeptConnectionsAreCuts(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhenAPortGetsAKeptConnectionAfterOthers(t *testing.T) {
+	bubble(t, "when a Service of the others is deleted", func(t *testing.T) {
+		w := newWorld()
+		w.found = owners(tcp("a"), tcp("b"), tcp("c"))
+		o := w.options()
+		o.Keep = (&script{}).keep
+		counted := func() (kept, skipped int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			d := Sum(w.events)
+			for _, p := range d.Paths {
+				if p.Kind == v1.PathTCPKept {
+					kept++
+				}
+			}
+			for _, n := range d.NotProbed {
+				if n.Kind == v1.PathTCPKept && n.Why == "connections through 2 other ports are kept already" {
+					skipped++
+				}
+			}
+			return kept, skipped
+		}
+		d := w.probedWith(t, o, func(p *Prober) { p.maxKept = 2 }, func() {
+			sleep(time.Minute)
+			if kept, skipped := counted(); kept != 2 || skipped != 1 {
+				t.Errorf("%d ports have a kept connection and %d have none, want 2 and 1", kept, skipped)
+			}
+			w.mu.Lock()
+			w.found = owners(tcp("b"), tcp("c"))
+			w.mu.Unlock()
+			sleep(time.Minute)
+		})
+		if p := pathOf(t, d, v1.PathTCPKept, "a"); !p.Gone {
+			t.Errorf("path a is %+v, want it to be gone", p)
+		}
+		for _, path := range []string{"b", "c"} {
+			if p := pathOf(t, d, v1.PathTCPKept, path); p.Gone || p.Looks != 1 || len(p.Outages) > 0 {
+				t.Errorf("path %s is %+v, want one connection", path, p)
+			}
+		}
+		if len(d.NotProbed) > 0 {
+			t.Errorf("not probed are %+v", d.NotProbed)
+		}
+	})
 }
 
 func TestAPortThatClosesAtOnceKeepsNone(t *testing.T) {
@@ -382,3 +439,35 @@ func TestAFarSideThatStopsToAnswerWasAwayBefore(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatProvesNoTimer(t *testing.T) {
+	second := time.Second
+	for _, c := range []struct {
+		name string
+		ends []ending
+	}{
+		{"a far side that sends all the time", []ending{{quiet: 10 * time.Millisecond}, {quiet: 20 * time.Millisecond}}},
+		{"a far side that fell silent", []ending{{quiet: 60 * second, isSilent: true}, {quiet: 60 * second}}},
+		{"a far side that fell silent between the two", []ending{{quiet: 60 * second}, {quiet: 61 * second, isSilent: true}, {quiet: 60 * second}}},
+		{"a far side that fell silent later", append(times60(), ending{quiet: 90 * second, isSilent: true}, ending{quiet: 90 * second})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := life{}
+			for i := range c.ends {
+				l.judge(&c.ends[i])
+			}
+			if last := c.ends[len(c.ends)-1]; last.isIdle || l.usual {
+				t.Errorf("closed while idle: %v, a timer is known: %v", last.isIdle, l.usual)
+			}
+		})
+	}
+	l := life{longest: 60 * second, usual: true}
+	for _, e := range []ending{{quiet: 62 * second, isSilent: true}, {quiet: 20 * second}} {
+		if l.judge(&e); e.isIdle || !l.usual {
+			t.Errorf("%+v disproved a timer of 60 s, or was closed by it", e)
+		}
+	}
+}
+
+// times60 are two ends that prove a timer of a minute.
+func times60() []ending { return []ending{{quiet: time.Minute}, {quiet: time.Minute}} }

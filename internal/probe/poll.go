@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/waiting"
 )
 
 // startProbe looks at a path every so often until ctx ends.
@@ -16,7 +17,7 @@ func (r *run) startProbe(ctx context.Context, k key, look func(context.Context) 
 	r.wg.Go(func() {
 		for ctx.Err() == nil {
 			next := r.once(ctx, p, look)
-			wait(ctx, next)
+			waiting.For(ctx, next)
 			p.pace(pace())
 		}
 	})
@@ -86,9 +87,9 @@ func (r *run) followTargets(ctx context.Context) {
 		cancel()
 		if err != nil {
 			if len(targets) > 0 {
-				wait(ctx, refreshEvery) // what is known is looked at on
+				waiting.For(ctx, refreshEvery) // what is known is looked at on
 			} else {
-				wait(ctx, r.Interval)
+				waiting.For(ctx, r.Interval)
 			}
 			continue
 		}
@@ -100,7 +101,7 @@ func (r *run) followTargets(ctx context.Context) {
 			}
 		}
 		r.endTargets(targets, found)
-		wait(ctx, refreshEvery)
+		waiting.For(ctx, refreshEvery)
 	}
 }
 
@@ -126,7 +127,7 @@ func (r *run) startTargets(ctx context.Context, targets map[key]Target, found Fo
 			look = r.keepAfterLook(looking, t, look)
 		}
 		r.wg.Go(func() {
-			wait(looking, first)
+			waiting.For(looking, first)
 			r.startProbe(looking, key{t.Kind, t.Path}, look, r.currentPace)
 		})
 	}

@@ -40,9 +40,10 @@ const (
 	retrySkipped = 30 * time.Second
 	// refreshEvery is how often Targets is asked for.
 	refreshEvery = 30 * time.Second
-	// maxConnections at a time, of which paths that are out have half at most: they wait for their timeout.
+	// maxConnections are opened at a time, of which paths that are out have half at most: they wait for their timeout.
 	maxConnections = 64
-	// maxPerSecond bounds the connections that are opened; with more targets than that allows, each is asked less often.
+	// maxPerSecond bounds the looks at targets; with more targets than that allows, each is asked less often. Connections
+	// that are kept, and were cut, are tried again at the same pace next to them.
 	maxPerSecond = 200
 	// maxJump is how far the wall clock may get from the monotonic one before the run of the probes counts as interrupted.
 	maxJump = time.Second
@@ -104,6 +105,8 @@ type Prober struct {
 	mu    sync.Mutex // serialises Sink, and guards known
 	// mustStand is how long a new connection has to stay open until it counts as one that is kept.
 	mustStand time.Duration
+	// maxKept is through how many ports a connection is kept.
+	maxKept int
 }
 
 // key names a path.
@@ -125,7 +128,7 @@ func New(o Options) *Prober {
 	if o.Wall == nil {
 		o.Wall = time.Now
 	}
-	p := &Prober{Options: o, known: map[key]bool{}, mustStand: mustStand}
+	p := &Prober{Options: o, known: map[key]bool{}, mustStand: mustStand, maxKept: maxKept}
 	for _, e := range o.Earlier {
 		switch e.Event {
 		case v1.ProbePath:
@@ -340,14 +343,4 @@ func (p *Prober) sink(e v1.ProbeEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.Sink(e)
-}
-
-// wait returns after d, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

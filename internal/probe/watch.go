@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/waiting"
 )
 
 const (
@@ -44,7 +45,7 @@ func (r *run) again(ctx context.Context, f func(context.Context) error) {
 			retry = 0
 			continue
 		}
-		wait(ctx, retry)
+		waiting.For(ctx, retry)
 		retry = min(max(firstRetry, 2*retry), lastRetry)
 	}
 }

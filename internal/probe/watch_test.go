@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/waiting"
 )
 
 // api is an API whose watches can be broken off, refused and silenced.
@@ -71,7 +72,7 @@ func (a *api) run(ctx context.Context) {
 			a.send("leases", a.lease.DeepCopy())
 		}
 		a.mu.Unlock()
-		wait(ctx, 2*time.Second)
+		waiting.For(ctx, 2*time.Second)
 	}
 }
 

@@ -87,9 +87,16 @@ func (w *world) sink(e v1.ProbeEvent) {
 // probed runs a prober while f does something to the world, and sums up what it saw.
 func (w *world) probed(t *testing.T, o Options, f func()) *v1.Disruption {
 	t.Helper()
+	return w.probedWith(t, o, func(*Prober) {}, f)
+}
+
+// probedWith is probed with a prober that is changed before it runs.
+func (w *world) probedWith(t *testing.T, o Options, change func(*Prober), f func()) *v1.Disruption {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	o.Earlier = w.events
 	p := New(o)
+	change(p)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

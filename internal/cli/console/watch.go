@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/visible"
+	"github.com/transplant-dev/transplant/internal/waiting"
 )
 
 // View is where a text is drawn again in place: the lines above are overwritten, and what scrolled by before stays.
@@ -168,7 +169,7 @@ func (c *Console) Follow(ctx context.Context, board Board, show func() (bool, er
 			return exitcode.With(exitcode.Interrupted, "no longer watching; the run goes on where it was started")
 		case <-again.C:
 		case <-board.Changed():
-			client.WaitBriefly(ctx, client.CollectPeriod)
+			waiting.For(ctx, client.CollectPeriod)
 		}
 		if !board.Ready() {
 			continue

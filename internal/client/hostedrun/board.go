@@ -10,9 +10,9 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/check/findings"
-	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/status"
+	"github.com/transplant-dev/transplant/internal/waiting"
 )
 
 // askPeriod is how often the managers are asked which loops they run while a status is followed.
@@ -76,7 +76,7 @@ func (b *Board) Follow(ctx context.Context) {
 	defer wg.Wait()
 	for ctx.Err() == nil {
 		b.askManagers(ctx)
-		client.WaitBriefly(ctx, askPeriod)
+		waiting.For(ctx, askPeriod)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/roster"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/waiting"
 )
 
 // Selection are the flags that choose clusters.
@@ -147,7 +148,7 @@ func EachChange(ctx context.Context, c *client.Client, show func(*roster.Followi
 			return ctx.Err()
 		case <-again.C:
 		case <-changed:
-			client.WaitBriefly(ctx, client.CollectPeriod)
+			waiting.For(ctx, client.CollectPeriod)
 		}
 	}
 }
