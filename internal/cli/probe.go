@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -127,10 +128,23 @@ func narrateProbe(c *console.Console, e v1.ProbeEvent) {
 	case v1.ProbeUp:
 		c.Narrate("%s back: %s", at, probe.Title(e.Kind, e.Path))
 	case v1.ProbeIdle:
-		c.Narrate("%s %s was closed while idle, as each one through that port is: no outage", at, probe.Title(e.Kind, e.Path))
+		c.Narrate("%s %s", at, describeIdle(e))
 	case v1.ProbeSkipped:
 		c.Narrate("%s not probed: %s: %s", at, probe.Title(e.Kind, e.Path), strings.ReplaceAll(e.Error, "\n", "; "))
 	}
+}
+
+// describeIdle says which outage was none.
+func describeIdle(e v1.ProbeEvent) string {
+	began := e.Time
+	if e.Since != nil {
+		began = *e.Since
+	}
+	return fmt.Sprintf(
+		"%s is closed each time that it was idle for as long: the outage at %s is taken back",
+		probe.Title(e.Kind, e.Path),
+		began.Local().Format(time.TimeOnly),
+	)
 }
 
 // printDisruption prints the table, and fails where the budget was not kept.

@@ -81,6 +81,15 @@ func TestProbeOfAClusterThatIsWell(t *testing.T) {
 	}
 }
 
+func TestAnOutageThatIsTakenBackIsNamed(t *testing.T) {
+	began := time.Date(2026, 3, 1, 12, 0, 7, 0, time.Local)
+	e := v1.ProbeEvent{Time: began.Add(time.Minute), Event: v1.ProbeIdle, Kind: v1.PathTCPKept, Path: "shop/web", Since: &began}
+	want := "kept connection to shop/web is closed each time that it was idle for as long: the outage at 12:00:07 is taken back"
+	if got := describeIdle(e); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
 func TestWhatCannotBeProbedIsRefused(t *testing.T) {
 	c := newLive(t)
 	for _, flags := range [][]string{

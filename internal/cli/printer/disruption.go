@@ -150,28 +150,27 @@ func showsReconnects(p v1.PathDisruption, l Layout) bool {
 }
 
 func outageLine(p v1.PathDisruption, o v1.Outage) string {
-	end := "to " + timeOf(o.End)
-	if o.Open {
-		end = "and still when it was looked at last, at " + timeOf(o.End)
-	}
-	what := "out"
-	if p.Kind == v1.PathTCPKept {
-		what = "cut, and no new one stood"
-	}
-	s := fmt.Sprintf(
-		"  %s was %s for %.3f s (%.3f s for certain), from %s %s: %s",
-		probe.Title(p.Kind, p.Path),
-		what,
-		o.Seconds,
-		o.LeastSeconds,
-		timeOf(o.Begin),
-		end,
-		o.Error,
-	)
+	s := fmt.Sprintf("  %s was %s: %s", probe.Title(p.Kind, p.Path), outageWords(p.Kind, o), o.Error)
 	if len(o.Steps) > 0 {
 		s += "; during " + strings.Join(o.Steps, ", ")
 	}
 	return strings.ReplaceAll(s, "\n", "; ")
+}
+
+func outageWords(kind string, o v1.Outage) string {
+	begin, end := timeOf(o.Begin), timeOf(o.End)
+	isKept := kind == v1.PathTCPKept
+	switch {
+	case isKept && o.Open:
+		return fmt.Sprintf("cut at %s; no new one stood when it was looked at last, at %s, %.3f s later", begin, end, o.Seconds)
+	case isKept:
+		return fmt.Sprintf("cut at %s; a new one stood after %.3f s", begin, o.Seconds)
+	}
+	last := "to " + end
+	if o.Open {
+		last = "and still when it was looked at last, at " + end
+	}
+	return fmt.Sprintf("out for %.3f s (%.3f s for certain), from %s %s", o.Seconds, o.LeastSeconds, begin, last)
 }
 
 func timeOf(t time.Time) string { return t.UTC().Format("15:04:05.000") }
