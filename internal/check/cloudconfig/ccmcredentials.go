@@ -48,6 +48,11 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 	if runsOurs(f, provider.Name) {
 		return judgeNoNodeManager(f)
 	}
+	return judgeNodeManagers(f)
+}
+
+// judgeNodeManagers judges those that run, where a provider's own manager leaves nodes to them.
+func judgeNodeManagers(f facts.Facts) v1.Finding {
 	running, bad := nodeManagers(f)
 	if finding, ok := f.Missing("nodes"); ok && running > 0 {
 		return finding
