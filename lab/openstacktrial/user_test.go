@@ -87,6 +87,7 @@ func newUser(t *testing.T) *user {
 		if err != nil {
 			t.Fatal(err)
 		}
+		made.Status.NodeInfo.SystemUUID = u.servers[i] // as its kubelet reads it from the machine
 		made.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: strings.TrimPrefix(n.Addresses[0], "InternalIP=")}}
 		made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
 		if _, err := u.admin.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
