@@ -72,7 +72,7 @@ type pace struct {
 }
 
 // next takes in what a look found. It returns for how long to wait before the next one, and whether it is time to say
-// what is waited for. A look is as long away as the last one took, so that a large cluster is not asked all the time.
+// what is waited for. The next look comes no sooner than the last one took: a large cluster is not asked all the time.
 func (p *pace) next(found blocking, began, ended time.Time) (wait time.Duration, isDue bool) {
 	first := WaitPeriod
 	if found.isSlow {

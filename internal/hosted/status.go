@@ -55,6 +55,9 @@ func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
 	return out, err
 }
 
+// openTimeout bounds the first look at the journal of what is followed.
+const openTimeout = 15 * time.Second
+
 // Board is what a status is made from. The journal, the lock and the managers' pods are in the seed; leases, nodes and
 // events are in the cluster. The time is that of the seed's API server.
 func (p *Plane) Board(ctx context.Context, part Part, now func() time.Time) *status.Board {
@@ -63,7 +66,9 @@ func (p *Plane) Board(ctx context.Context, part Part, now func() time.Time) *sta
 		Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace},
 	}
 	var doc *v1.Journal
-	if j, err := o.Home.Open(ctx); err == nil { // the board says why there is none
+	opening, cancel := context.WithTimeout(ctx, openTimeout) // a client that follows changes has no limit
+	defer cancel()
+	if j, err := o.Home.Open(opening); err == nil { // the board says why there is none
 		read := j.Doc()
 		doc, o.Cluster = &read, read.Plan.Cluster
 	}

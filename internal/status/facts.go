@@ -39,8 +39,8 @@ type Facts struct {
 	// NotRead are the sentences that name what could not be read.
 	NotRead []string
 	// Owners maps a loop to component@pod as the managers of a hosted control plane say it. It is nil where leases alone
-	// say who may run a loop.
-	Owners map[string]string
+	// say who may run a loop. OwnersFrom says of each loop how that is known.
+	Owners, OwnersFrom map[string]string
 	// Health is what those who asked the managers found in the way. Judge sorts it in with what the objects show.
 	Health []v1.Blocker
 }

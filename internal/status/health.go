@@ -169,9 +169,12 @@ func standstill(f Facts, s v1.Status) []v1.Blocker {
 		})
 	}
 	if loops := withoutOwner(s); loops != "" {
+		message := "no manager holds the lease of " + loops
+		if f.Owners != nil {
+			message = "no manager says that it runs " + loops
+		}
 		out = append(out, v1.Blocker{
-			Code: v1.BlockerLoopWithoutOwner, Level: levelError, Impact: onLoops,
-			Message: "no manager holds the lease of " + loops,
+			Code: v1.BlockerLoopWithoutOwner, Level: levelError, Impact: onLoops, Message: message,
 		})
 	}
 	if s.Paused != nil && f.isRunning() {

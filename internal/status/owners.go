@@ -32,6 +32,14 @@ func LeaseNames(doc *v1.Journal) []string {
 // NoOwner stands in an owner's place where no manager may run a loop.
 const NoOwner = "nobody"
 
+// How an owner is known where the managers are asked.
+const (
+	// FromGauges: the manager says which loops it runs.
+	FromGauges = "gauges"
+	// ByLeaseAndFlags: the manager does not say it. It holds its lease, and its flags leave the loop on.
+	ByLeaseAndFlags = "lease and flags: the manager does not say what it runs"
+)
+
 // leases say who holds which lease.
 func leases(f Facts) []v1.LeaseStatus {
 	var out []v1.LeaseStatus
@@ -66,7 +74,7 @@ func touched(l *coordinationv1.Lease) time.Time {
 // may act; which loops a manager runs under it follows from the plan's steps that are done.
 func owners(f Facts) (who, from map[string]string) {
 	if f.Owners != nil {
-		return f.Owners, fromGauges(f.Owners)
+		return f.Owners, f.OwnersFrom
 	}
 	if f.Journal == nil {
 		return nil, nil
@@ -103,15 +111,6 @@ func owners(f Facts) (who, from map[string]string) {
 		}
 	}
 	return who, from
-}
-
-// fromGauges says of each loop that its manager was asked.
-func fromGauges(who map[string]string) map[string]string {
-	out := map[string]string{}
-	for loop := range who {
-		out[loop] = "gauges"
-	}
-	return out
 }
 
 // ownerBy says who runs a loop by the lease under which its manager leads, and how that is known. It is not where the

@@ -7,7 +7,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/follow"
 	"github.com/transplant-dev/transplant/internal/client/hostedrun"
-	"github.com/transplant-dev/transplant/internal/status"
 	"github.com/transplant-dev/transplant/internal/timeline"
 )
 
@@ -26,9 +25,9 @@ func Timeline(ctx context.Context, h *Command) error {
 	if err != nil {
 		return err
 	}
-	build := func(b *status.Board) (v1.Timeline, v1.Status, error) {
+	build := func(b *hostedrun.Board) (v1.Timeline, v1.Status, error) {
 		f := b.Facts()
-		return timeline.Build(timeline.Input{Facts: f, Since: since}), status.Judge(f), nil
+		return timeline.Build(timeline.Input{Facts: f, Since: since}), b.Judge(f), nil
 	}
 	if console.BoolFlag(h.cmd, "watch") {
 		board, err := h.followed(ctx)
@@ -36,11 +35,11 @@ func Timeline(ctx context.Context, h *Command) error {
 			return err
 		}
 		return follow.Timeline(ctx, h.Console, board.Board, h.output().Value, func() (v1.Timeline, v1.Status, error) {
-			return build(board.Board)
+			return build(board)
 		})
 	}
-	board := h.Migration.NewBoard(ctx, h.Plane).Board
-	board.Look(ctx)
+	board := h.Migration.NewBoard(ctx, h.Plane)
+	board.Board.Look(ctx) // the managers are not asked
 	t, _, err := build(board)
 	if err != nil {
 		return err

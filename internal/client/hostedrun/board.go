@@ -11,12 +11,17 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/status"
 	"github.com/transplant-dev/transplant/internal/waiting"
 )
 
-// askPeriod is how often the managers are asked which loops they run while a status is followed.
-const askPeriod = 5 * time.Second
+const (
+	// askPeriod is how often the managers are asked which loops they run while a status is followed.
+	askPeriod = 5 * time.Second
+	// tokenPeriod is how often the token is read meanwhile. It warns a month before it ends, and may be renewed.
+	tokenPeriod = time.Minute
+)
 
 // Board is what is read of both clusters for a status, and followed. Leases only say who may run a loop, so that the
 // managers in the seed are asked as well.
@@ -31,12 +36,17 @@ type Board struct {
 
 // answers are what the managers, and the token of the new one, say.
 type answers struct {
-	owners  map[string]string
-	health  []v1.Blocker
-	notRead []string
-	// isTokenRead reports whether the token was read, which is done once: it warns a month before it ends.
-	isTokenRead bool
-	token       []v1.Blocker
+	// owners of the loops, and how each of them is known.
+	owners, ownersFrom map[string]string
+	health             []v1.Blocker
+	notRead            []string
+	// tokenRead is when the token was read last; zero where it was not found.
+	tokenRead time.Time
+	token     []v1.Blocker
+}
+
+func newAnswers() answers {
+	return answers{owners: map[string]string{}, ownersFrom: map[string]string{}}
 }
 
 // NewBoard returns an empty board. It reads by the clients of a plane: those that follow changes have no limit of a
@@ -91,27 +101,34 @@ func (b *Board) Ready() bool {
 func (b *Board) Status() v1.Status {
 	f := b.Facts()
 	b.mu.Lock()
-	f.Owners = b.said.owners
+	f.Owners, f.OwnersFrom = b.said.owners, b.said.ownersFrom
 	f.Health = slices.Concat(b.said.health, b.said.token)
 	f.NotRead = slices.Concat(f.NotRead, b.said.notRead)
 	b.mu.Unlock()
+	return b.Judge(f)
+}
+
+// Judge sums facts of the board up. The command that comes next is one for the control plane in the seed: without its
+// namespace it would change another cluster.
+func (b *Board) Judge(f status.Facts) v1.Status {
 	s := status.Judge(f)
-	s.Next = b.migration.next(s)
+	s.Next = b.next(s)
 	return s
 }
 
 // askManagers has the managers say which loops they run.
 func (b *Board) askManagers(ctx context.Context) {
 	b.mu.Lock()
-	said := answers{owners: map[string]string{}, isTokenRead: b.said.isTokenRead, token: b.said.token}
+	said := newAnswers()
+	said.tokenRead, said.token = b.said.tokenRead, b.said.token
 	b.mu.Unlock()
 	owners, err := b.migration.Plane.Owners(ctx)
 	if err != nil {
 		said.notRead = append(said.notRead, err.Error())
 	}
 	said.addOwners(owners)
-	if !said.isTokenRead {
-		said.readToken(ctx, b.migration)
+	if now := b.migration.seedTime(); now.Sub(said.tokenRead) >= tokenPeriod {
+		said.readToken(ctx, b.migration, now)
 	}
 	if ctx.Err() != nil {
 		return // what failed was this end
@@ -127,9 +144,12 @@ func (a *answers) addOwners(found hosted.Owners) {
 		o, has := found.Loops[loop]
 		switch {
 		case o.Component != "":
-			a.owners[loop] = o.Component + "@" + o.Pod
+			a.owners[loop], a.ownersFrom[loop] = o.Component+"@"+o.Pod, status.FromGauges
+			if o.ByLease {
+				a.ownersFrom[loop] = status.ByLeaseAndFlags
+			}
 		case has && len(found.Unknown) == 0 && len(found.Managers) > 0:
-			a.owners[loop] = status.NoOwner
+			a.owners[loop], a.ownersFrom[loop] = status.NoOwner, status.FromGauges
 		}
 		for _, also := range o.Also {
 			a.health = append(a.health, v1.Blocker{
@@ -141,17 +161,20 @@ func (a *answers) addOwners(found hosted.Owners) {
 	a.notRead = append(a.notRead, found.Unknown...)
 }
 
-// readToken says when the manager's token cannot be used or not for long.
-func (a *answers) readToken(ctx context.Context, m *Migration) {
+// readToken says when the manager's token cannot be used or not for long. What was said of it before stays while it
+// cannot be read.
+func (a *answers) readToken(ctx context.Context, m *Migration, now time.Time) {
 	token, err := m.Plane.ManagerToken(ctx)
 	if err != nil {
 		a.notRead = append(a.notRead, err.Error())
+		return
 	}
-	a.isTokenRead = err == nil && token != nil
+	a.tokenRead, a.token = time.Time{}, nil
 	if token == nil {
 		return
 	}
-	if why := cloudconfig.TokenProblem(token, m.seedTime()); why != "" {
+	a.tokenRead = now
+	if why := cloudconfig.TokenProblem(token, now); why != "" {
 		a.token = []v1.Blocker{{
 			Code: v1.BlockerTokenExpires, Level: "warning", Impact: findings.ImpactNoLoops,
 			Message: "transplant renew --seed-namespace " + m.Plane.Namespace + ": " + token.Path + " of the seed" + why,
@@ -160,7 +183,8 @@ func (a *answers) readToken(ctx context.Context, m *Migration) {
 }
 
 // next is the command that comes next.
-func (m *Migration) next(s v1.Status) string {
+func (b *Board) next(s v1.Status) string {
+	m := b.migration
 	at := " --seed-namespace " + m.Plane.Namespace
 	command := "transplant apply --part " + string(m.Part) + at
 	if s.Phase == v1.RunRollingBack {
@@ -175,6 +199,10 @@ func (m *Migration) next(s v1.Status) string {
 		return command + " --steal-lock, once " + s.Lock.Holder + " has ended for certain"
 	case s.State == v1.StateFailed:
 		return "repair the error, then " + command
+	case s.State == v1.StatePaused && s.Lock == nil:
+		return pause.HowToResume(b.Home) + ", then " + command
+	case s.Paused != nil && s.State != v1.StateApplied && s.State != v1.StateRolledBack:
+		return pause.HowToResume(b.Home)
 	case s.Phase == v1.RunApplied && m.Part == hosted.Handover:
 		return "transplant apply --part finish" + at + ", when the machines are done"
 	case s.Phase == v1.RunApplied:

@@ -43,9 +43,9 @@ func TestWhatManagersSayOfLoopsHasACode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			said := answers{owners: map[string]string{}}
+			said := newAnswers()
 			said.addOwners(c.found)
-			f := status.Facts{Owners: said.owners, Health: said.health}
+			f := status.Facts{Owners: said.owners, OwnersFrom: said.ownersFrom, Health: said.health}
 			if c.phase != "" {
 				f.Journal = &v1.Journal{Phase: c.phase}
 			}

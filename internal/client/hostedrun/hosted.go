@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -165,7 +166,9 @@ func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
 		m.Client.Narrate("migration %s is rolled back: nothing to do", s.Run)
 		return nil
 	}
+	hide := m.showGathering()
 	p, doc, err := m.Plane.PlanRollback(ctx)
+	hide()
 	if err != nil {
 		return err
 	}
@@ -221,11 +224,15 @@ func (m *Migration) runInterruptibly(
 	defer done()
 	heart := run.Heartbeat{Said: map[string]time.Time{}}
 	started := client.Now()
+	hide := m.showGathering() // the clusters are looked at once more before the first step
+	defer hide()
 	err := do(hard, func(e step.Event) {
+		hide()
 		if heart.IsDue(e) {
 			m.Client.Tell(e)
 		}
 	}, stop)
+	hide()
 	if err != nil {
 		m.Client.Narrate("stopped. What was done stays; the same command goes on")
 		err = m.showRefusal(err)
@@ -238,11 +245,20 @@ func (m *Migration) runInterruptibly(
 	return nil
 }
 
-// gatherShown looks at the control plane once, and shows what it waits for.
-func (m *Migration) gatherShown(ctx context.Context) *v1.Snapshot {
-	m.Plane.Progress = &collect.Progress{}
-	defer client.ShowGathering(m.Client, m.Plane.Progress)()
+// Gather looks at the control plane once, and shows what it waits for.
+func (m *Migration) Gather(ctx context.Context) *v1.Snapshot {
+	defer m.showGathering()()
 	return m.Plane.Gather(ctx)
+}
+
+// showGathering shows what the plane waits for whenever it looks at the clusters, until stop is called.
+func (m *Migration) showGathering() (stop func()) {
+	m.Plane.Progress = &collect.Progress{}
+	hide := client.ShowGathering(m.Client, m.Plane.Progress)
+	return sync.OnceFunc(func() {
+		hide()
+		m.Plane.Progress = nil
+	})
 }
 
 // Check judges the control plane; strictly, where warnings block as well. For as long as wait says it looks again while
@@ -250,7 +266,7 @@ func (m *Migration) gatherShown(ctx context.Context) *v1.Snapshot {
 func (m *Migration) Check(ctx context.Context, strict bool, wait time.Duration) (v1.CheckReport, error) {
 	isNamed := false
 	return m.Client.WaitForCheck(ctx, wait, strict, func(ctx context.Context) (v1.CheckReport, error) {
-		snap := m.gatherShown(ctx)
+		snap := m.Gather(ctx)
 		if !isNamed {
 			m.Client.NameCluster(snap.Cluster)
 			isNamed = true
@@ -268,7 +284,7 @@ func (m *Migration) Check(ctx context.Context, strict bool, wait time.Duration) 
 
 // MakePlan checks the cluster and makes the plan of the part. Findings that refuse are shown.
 func (m *Migration) MakePlan(ctx context.Context) (*v1.Plan, error) {
-	snap := m.gatherShown(ctx)
+	snap := m.Gather(ctx)
 	m.Client.NameCluster(snap.Cluster)
 	p, err := m.Plane.Plan(snap, m.Part)
 	return p, m.showRefusal(err)

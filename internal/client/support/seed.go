@@ -57,7 +57,7 @@ func OfHosted(ctx context.Context, m *hostedrun.Migration, o bundle.Options) (*b
 	b.Add(limited, bundle.Document{
 		Name: "snapshot.json", What: "what the checks are asked of",
 		Read: func(ctx context.Context) (any, error) {
-			snap = m.Plane.Gather(ctx)
+			snap = m.Gather(ctx)
 			noteErrors(b, snap)
 			return snap, nil
 		},

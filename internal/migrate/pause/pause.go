@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
@@ -78,6 +79,20 @@ func Resume(ctx context.Context, kube kubernetes.Interface, run string) (*v1.Pau
 		delete(data, controlReason)
 		return now, now != nil
 	})
+}
+
+// HowToResume is the command that lifts the pause of a run. That of a run in a seed is in a namespace there, which
+// resume does not look at.
+func HowToResume(at journal.ObjectLocation) string {
+	if at.NamespaceOrDefault() == component.Namespace && at.Part == "" {
+		return "transplant resume"
+	}
+	return fmt.Sprintf(
+		`in the seed: kubectl -n %s patch configmap %s --type=json -p '[{"op":"remove","path":"/data/%s"}]'`,
+		at.Namespace,
+		at.Name(ControlName),
+		controlBy,
+	)
 }
 
 // control changes the control ConfigMap, once more if another client wrote it in between. One that is not there is
@@ -274,7 +289,7 @@ func (e *Pauser) waitOut(ctx context.Context, asked v1.Pause, before v1.Step, st
 	if err := e.Env.Journal.SavePause(ctx, rec); err != nil {
 		return err
 	}
-	e.Env.Report(before, step.EventPaused, Describe(asked)+"; transplant resume lets it go on")
+	e.Env.Report(before, step.EventPaused, Describe(asked)+"; "+HowToResume(e.Env.Location())+" lets it go on")
 	for {
 		select {
 		case <-ctx.Done():
