@@ -108,6 +108,7 @@ func TestWhatStandsInTheWayInASeedHasACode(t *testing.T) {
 		},
 		"a pause": {
 			lock: time.Second, want: v1.BlockerPaused,
+			next: `in the seed: kubectl -n cluster-x patch configmap transplant-control --type=json -p '[{"op":"remove","path":"/data/paused-by"}]'`,
 			inSeed: []runtime.Object{&corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: pause.ControlName, Namespace: seededNamespace},
 				Data:       map[string]string{"run": "20261121-120000", "paused-by": "boss@desk", "paused-at": "2026-11-21T11:58:00Z"},
@@ -165,11 +166,11 @@ func TestARunInASeedIsWatched(t *testing.T) {
 	s := newSeededJournal(t)
 	last := s.underWay(time.Second)
 	s.begin()
-	s.seed.Put(t, s.lockOf(time.Second, "the pods are not ready"))
+	s.seed.Put(t, s.lockOf(-time.Hour, "the pods are not ready")) // it is not silent, however slow this machine is
 	w := s.watch("status")
 	w.out.shows(t, " · "+last.ID+" waits: the pods are not ready\n")
-	s.seed.Put(t, s.lockOf(0, "the pods are not ready")) // a renewal is no change
-	s.seed.Put(t, s.lockOf(0, "the lease is held"))
+	s.seed.Put(t, s.lockOf(-time.Hour-time.Second, "the pods are not ready")) // a renewal is no change
+	s.seed.Put(t, s.lockOf(-time.Hour-time.Second, "the lease is held"))
 	w.out.shows(t, "waits: the lease is held\n")
 	kube, _ := s.seed.Clients(t)
 	j, err := (journal.ObjectLocation{Kube: kube, Namespace: seededNamespace}).Open(t.Context())
@@ -179,7 +180,7 @@ func TestARunInASeedIsWatched(t *testing.T) {
 	if err := j.SetPhase(t.Context(), v1.RunApplied, nil, ptr.To(time.Now())); err != nil {
 		t.Fatal(err)
 	}
-	if code := <-w.code; code != exitcode.OK || strings.Count(w.out.String(), "\n") != 3 {
+	if code := <-w.code; code != exitcode.OK || strings.Count(w.out.String(), " waits: ") != 2 {
 		t.Errorf("exit %d:\n%s%s", code, w.out.String(), w.errOut.String())
 	}
 	fails(t, s.run("status", "--watch", "-o", "prometheus"), exitcode.Error, "--watch writes text or json, not prometheus")
@@ -225,6 +226,34 @@ func TestTheTimelineOfARunInASeed(t *testing.T) {
 	w.stop()
 	if code := <-w.code; code != exitcode.Interrupted {
 		t.Errorf("exit %d: %s", code, w.errOut.String())
+	}
+}
+
+// TestAWatchedTimelineEndsWithTheCommandForTheSeed: one without the namespace would change another cluster.
+func TestAWatchedTimelineEndsWithTheCommandForTheSeed(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *seededJournal)
+		want   string
+	}{
+		"an error": {
+			func(s *seededJournal) { s.underWay(time.Second).Error = "the quota is used up" },
+			"next: repair the error, then transplant apply --part handover --seed-namespace cluster-x\n",
+		},
+		"the journal of another": {
+			func(s *seededJournal) { s.doc.Phase, s.doc.Plan.Cluster.Seed = v1.RunApplied, "cluster-y" },
+			"next: find out who wrote the journal's ConfigMap in namespace cluster-x of the seed\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSeededJournal(t)
+			c.change(s)
+			s.begin()
+			w := s.watch("timeline")
+			if code := <-w.code; code != exitcode.Error || !strings.Contains(w.errOut.String(), c.want) {
+				t.Errorf("exit %d, want %q:\n%s%s", code, c.want, w.out.String(), w.errOut.String())
+			}
+		})
 	}
 }
 
