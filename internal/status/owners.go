@@ -79,12 +79,7 @@ func owners(f Facts) (who, from map[string]string) {
 	if f.Journal == nil {
 		return nil, nil
 	}
-	held := map[string]string{}
-	for _, l := range leases(f) {
-		if !l.Expired {
-			held[l.Name] = l.Holder
-		}
-	}
+	held := holders(f)
 	migration := LeaseNames(f.Journal)[2]
 	who, from = map[string]string{}, map[string]string{}
 	stopped := stoppedBy(f.Journal)
@@ -111,6 +106,17 @@ func owners(f Facts) (who, from map[string]string) {
 		}
 	}
 	return who, from
+}
+
+// holders are those of the leases that have not expired, by the lease's name.
+func holders(f Facts) map[string]string {
+	held := map[string]string{}
+	for _, l := range leases(f) {
+		if !l.Expired {
+			held[l.Name] = l.Holder
+		}
+	}
+	return held
 }
 
 // ownerBy says who runs a loop by the lease under which its manager leads, and how that is known. It is not where the

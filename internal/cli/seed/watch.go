@@ -7,6 +7,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/follow"
 	"github.com/transplant-dev/transplant/internal/client/hostedrun"
+	"github.com/transplant-dev/transplant/internal/status"
 	"github.com/transplant-dev/transplant/internal/timeline"
 )
 
@@ -25,26 +26,20 @@ func Timeline(ctx context.Context, h *Command) error {
 	if err != nil {
 		return err
 	}
-	build := func(b *hostedrun.Board) (v1.Timeline, v1.Status, error) {
-		f := b.Facts()
-		return timeline.Build(timeline.Input{Facts: f, Since: since}), b.Judge(f), nil
-	}
+	build := func(f status.Facts) v1.Timeline { return timeline.Build(timeline.Input{Facts: f, Since: since}) }
 	if console.BoolFlag(h.cmd, "watch") {
 		board, err := h.followed(ctx)
 		if err != nil {
 			return err
 		}
 		return follow.Timeline(ctx, h.Console, board.Board, h.output().Value, func() (v1.Timeline, v1.Status, error) {
-			return build(board)
+			f := board.Facts()
+			return build(f), board.Judge(f), nil
 		})
 	}
 	board := h.Migration.NewBoard(ctx, h.Plane)
 	board.Board.Look(ctx) // the managers are not asked
-	t, _, err := build(board)
-	if err != nil {
-		return err
-	}
-	return follow.PrintTimeline(h.Console, h.output(), t)
+	return follow.PrintTimeline(h.Console, h.output(), build(board.Facts()))
 }
 
 // followed is a board that follows both clusters.
