@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -180,7 +181,7 @@ func TestARunInASeedIsWatched(t *testing.T) {
 	if err := j.SetPhase(t.Context(), v1.RunApplied, nil, ptr.To(time.Now())); err != nil {
 		t.Fatal(err)
 	}
-	if code := <-w.code; code != exitcode.OK || strings.Count(w.out.String(), " waits: ") != 2 {
+	if code := <-w.code; code != exitcode.OK || strings.Count(w.out.String(), " applying ") != 2 {
 		t.Errorf("exit %d:\n%s%s", code, w.out.String(), w.errOut.String())
 	}
 	fails(t, s.run("status", "--watch", "-o", "prometheus"), exitcode.Error, "--watch writes text or json, not prometheus")
@@ -270,4 +271,44 @@ func TestACheckInASeedWaitsOnlyForWhatPassesByItself(t *testing.T) {
 		t.Errorf("code %d:\n%s", r.code, said)
 	}
 	fails(t, transplant(t, append(args, "--wait=-1s")...), exitcode.Error, "not a negative one")
+}
+
+// TestACheckInASeedLooksAgain while all that blocks may pass by itself, and until the time is over.
+func TestACheckInASeedLooksAgain(t *testing.T) {
+	client.WaitPeriod = time.Millisecond
+	t.Cleanup(func() { client.WaitPeriod = 2 * time.Second })
+	s := newSeededJournal(t)
+	deployments := func(ready int32) {
+		for name, program := range map[string]string{"apiserver": "kube-apiserver", "controller-manager": component.KCM} {
+			s.seed.Put(t, &appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: seededNamespace},
+				Spec: appsv1.DeploymentSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+						Name: name, Image: "registry.k8s.io/" + program + ":v1.26.0", Command: []string{program, "--cloud-provider=aws"},
+					}}}},
+				},
+				Status: appsv1.DeploymentStatus{Replicas: ready, UpdatedReplicas: ready, ReadyReplicas: ready, AvailableReplicas: ready},
+			})
+		}
+	}
+	deployments(0)
+	r := s.run("check", "--wait=10ms")
+	if said := r.text(nil); r.code != exitcode.Timeout || !strings.Contains(said, "waiting for CP-005") || !strings.Contains(said, "✗ HCP-003") {
+		t.Fatalf("code %d:\n%s", r.code, said)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var out, errOut spool
+	code := make(chan int, 1)
+	go func() {
+		args := slices.Concat([]string{"check", "--wait=1h"}, s.flags)
+		code <- Run(ctx, args, console.Streams{In: strings.NewReader(""), Out: &out, Err: &errOut})
+	}()
+	errOut.shows(t, "waiting for CP-005")
+	deployments(1)
+	errOut.shows(t, "waiting for HCP-0")
+	s.seed.Put(t, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "controller-manager", Namespace: seededNamespace}})
+	if code := <-code; code != exitcode.Blocked || !strings.Contains(out.String(), "? CP-001") { // it does not pass by itself
+		t.Errorf("code %d:\n%s%s", code, out.String(), errOut.String())
+	}
 }
