@@ -17,8 +17,8 @@ const Ours = "transplant"
 
 // Write is a write of a field.
 type Write struct {
-	// Manager is what the client that wrote calls itself, such as kubectl-edit: one line, with what looks like a secret
-	// masked, since a client chooses it.
+	// Manager is what the client that wrote calls itself, such as kubectl-edit. A client chooses it: it is one line
+	// here, and what looks like a secret is masked.
 	Manager string
 	// At is by the API server's clock, to the second.
 	At time.Time
@@ -26,7 +26,8 @@ type Write struct {
 
 // LastWrite returns the newest write after a moment of a client that owns any of some fields. A client that changes a
 // field's value becomes its only owner, so it changed a field of one value. Of a field with others in it, it may have
-// written another part, or the same value again. It is false where no owner wrote since: an older owner changed nothing.
+// written another part, or the same value again. It is false where no owner wrote since: an older one changed
+// nothing.
 func LastWrite(managed []metav1.ManagedFieldsEntry, since time.Time, fields ...[]string) (last Write, known bool) {
 	for _, m := range managed {
 		if m.Time == nil || !m.Time.After(since) || m.FieldsV1 == nil || !m.Time.After(last.At) {

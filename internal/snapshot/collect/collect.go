@@ -82,8 +82,8 @@ type Collector struct {
 	Snap *v1.Snapshot
 	// Mirrors are the mirror pods in kube-system.
 	Mirrors []corev1.Pod
-	// RunsOn are the nodes that the pods of a workload in kube-system are on, or were made for, by its Ref; nil when pods
-	// could not be listed.
+	// RunsOn are the nodes that the pods of a workload in kube-system are on, or were made for, by its Ref. It is nil
+	// when pods could not be listed.
 	RunsOn map[string][]string
 	// ManagerPods are the pods in kube-system in which a manager runs, whatever made them.
 	ManagerPods []SeedPod
