@@ -283,7 +283,8 @@ func TestACheckInASeedLooksAgain(t *testing.T) {
 			s.seed.Put(t, &appsv1.Deployment{
 				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: seededNamespace},
 				Spec: appsv1.DeploymentSpec{
-					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+					Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 						Name: name, Image: "registry.k8s.io/" + program + ":v1.26.0", Command: []string{program, "--cloud-provider=aws"},
 					}}}},
 				},
