@@ -123,7 +123,7 @@ func blockers(r v1.CheckReport, strict bool) blocking {
 // not renewed is no change of an object.
 const TickPeriod = time.Second
 
-// HeartbeatPeriod is how long nothing is said of what is waited for, where no terminal shows it all the time.
+// HeartbeatPeriod is how often a line says what a command still waits for, where no terminal shows it all the time.
 const HeartbeatPeriod = 30 * time.Second
 
 // CollectPeriod is for how long changes are collected before they are shown: one step of the engine writes several

@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/nodemanager"
 	"github.com/transplant-dev/transplant/internal/shell"
 )
 
@@ -206,7 +207,7 @@ var windowsNodes = rule.Check{
 	DependsOn: rule.OnAPI,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
 		Wrong: rule.Always(func(n v1.Node) string {
-			if system := findings.OrElse(n.OS, n.Labels["kubernetes.io/os"]); strings.EqualFold(system, "windows") {
+			if nodemanager.IsWindows(n) {
 				return "kubelet " + findings.OrElse(n.KubeletVersion, "of an unknown version") + " on Windows"
 			}
 			return ""

@@ -32,7 +32,7 @@ func TestWhenAWatchedRunHasEnded(t *testing.T) {
 		done   bool
 		code   int
 	}{
-		{"nobody has begun it", []v1.Status{{State: v1.StateNotStarted}}, false, exitcode.OK},
+		{"it was not begun", []v1.Status{{State: v1.StateNotStarted}}, false, exitcode.OK},
 		{"it is applied", []v1.Status{working, {State: v1.StateApplied}}, true, exitcode.OK},
 		{"no command works on it, and nobody did", []v1.Status{{State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}}, false, exitcode.OK},
 		{"the lock went before the journal said that it was applied", []v1.Status{working, {State: v1.StateStopped}, {State: v1.StateApplied}}, true, exitcode.OK},

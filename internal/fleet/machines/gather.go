@@ -23,6 +23,7 @@ import (
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/nodemanager"
 	"github.com/transplant-dev/transplant/internal/pages"
 )
 
@@ -227,7 +228,7 @@ func NodeOf(n *corev1.Node) Node {
 		ProviderID:    cut(n.Spec.ProviderID, maxText),
 		Created:       n.CreationTimestamp.Time,
 		OwnedBy:       cut(n.Labels[ownedBy], maxName),
-		Virtual:       n.Labels["type"] == "virtual-kubelet",
+		Virtual:       nodemanager.IsVirtual(n.Labels),
 		NotReadySince: n.CreationTimestamp.Time,
 	}
 	out.ProviderIDBy, out.ProviderIDAt = providerIDBy(n.ManagedFields)

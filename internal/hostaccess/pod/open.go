@@ -23,6 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/nodemanager"
 	"github.com/transplant-dev/transplant/internal/podreason"
 )
 
@@ -233,7 +234,7 @@ func hasHost(n *corev1.Node) bool {
 	if os == "" {
 		os = n.Status.NodeInfo.OperatingSystem
 	}
-	return (os == "" || os == "linux") && n.Labels["type"] != "virtual-kubelet" &&
+	return (os == "" || os == "linux") && !nodemanager.IsVirtual(n.Labels) &&
 		n.Labels["eks.amazonaws.com/compute-type"] != "fargate"
 }
 

@@ -111,7 +111,7 @@ func findChange(ctx context.Context, e *step.Env, id string) (*v1.ChangedFact, e
 	return c, nil
 }
 
-// changedTo is a fact that has changed, with what is said of it.
+// changedTo describes a fact that has changed.
 func changedTo(format string, args ...any) *v1.ChangedFact {
 	return &v1.ChangedFact{Message: fmt.Sprintf(format, args...)}
 }
