@@ -74,7 +74,13 @@ func newCheck(c *console.Console) *cobra.Command {
 	fl.BoolVar(&shown.Strict, "strict", false, "warnings block too, except those of level info; --accept takes one")
 	fl.BoolVar(&shown.Problems, "problems", false, "print only what did not pass (table and wide)")
 	c.AddVerboseFlag(cmd, "also print what passed (table)")
-	console.DurationVar(fl, &wait, "wait", 0, "look again until nothing blocks, for this long at most; ends at once if what blocks does not pass by itself. Without a value: 5m")
+	console.DurationVar(
+		fl,
+		&wait,
+		"wait",
+		0,
+		"look again until nothing blocks, for this long at most; ends at once if what blocks does not pass by itself. Without a value: 5m",
+	)
 	fl.Lookup("wait").NoOptDefVal = "5m"
 	return cmd
 }

@@ -66,7 +66,13 @@ func NewCommand(c *console.Console) *cobra.Command {
 		"leave out what logs and events say of the time before: a duration (10m), or a time (2026-11-21T12:00:00Z)",
 	)
 	fl.StringVar(&b.maxSize, "max-size", "50Mi", "how large all files together may be, unpacked; of logs the ends are kept")
-	console.PositiveDurationVar(fl, &b.timeout, "timeout", bundle.DefaultTimeout, "how long reading may take; what was read until then is saved")
+	console.PositiveDurationVar(
+		fl,
+		&b.timeout,
+		"timeout",
+		bundle.DefaultTimeout,
+		"how long reading may take; what was read until then is saved",
+	)
 	fl.Int64Var(&b.lines, "tail", bundle.DefaultLines, "how many lines of a log are read, from its end")
 	b.format = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	console.CheckOutFile(cmd, "out")

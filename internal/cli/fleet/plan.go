@@ -30,8 +30,20 @@ func addWaveFlags(f *rollout.Options, cmd *cobra.Command) {
 	cmd.Flags().IntVar(&o.MaxFailures, "max-failures", 0, "how many clusters may fail before no further one is started")
 	cmd.Flags().
 		StringVar(&o.Until, "until", fleet.UntilCompleted, "when a cluster counts as done: completed, or handover (the control plane is external; its machines are left to their owners)")
-	console.DurationVar(cmd.Flags(), &f.Soak, "soak", 0, "for how long the clusters of a wave are watched before the next one begins")
-	console.DurationVar(cmd.Flags(), &f.Patience, "patience", 5*time.Minute, "for how long a cluster may be blocked, stuck since the command started, or not picked up by an operator, before it counts as failed")
+	console.DurationVar(
+		cmd.Flags(),
+		&f.Soak,
+		"soak",
+		0,
+		"for how long the clusters of a wave are watched before the next one begins",
+	)
+	console.DurationVar(
+		cmd.Flags(),
+		&f.Patience,
+		"patience",
+		5*time.Minute,
+		"for how long a cluster may be blocked, stuck since the command started, or not picked up by an operator, before it counts as failed",
+	)
 	cmd.Flags().
 		StringSliceVar(&o.First, "first", nil, "names of clusters that come before all others, in this order; the others come by age, the oldest first")
 	cmd.Flags().StringSliceVar(&o.Except, "except", nil, "names of clusters that are left out")
