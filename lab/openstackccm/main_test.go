@@ -60,6 +60,7 @@ func node(name, server string, addresses ...string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if server != "" {
 		n.Spec.ProviderID = "openstack:///" + server
+		n.Status.NodeInfo.SystemUUID = server
 	}
 	for _, address := range addresses {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})

@@ -39,7 +39,7 @@ func (o *orphaned) ask(t *testing.T, q cloudprogram.OrphanQuestion) []v1.Orphan 
 	t.Helper()
 	var nodes []v1.Node
 	for _, n := range o.nodes {
-		nodes = append(nodes, v1.Node{Name: n.Name, ProviderID: n.Spec.ProviderID})
+		nodes = append(nodes, v1.Node{Name: n.Name, ProviderID: n.Spec.ProviderID, SystemUUID: n.Status.NodeInfo.SystemUUID})
 	}
 	q.Services, q.AssumeOwned = o.Services, o.AssumeOwned
 	o.Calls()
@@ -222,6 +222,8 @@ func TestWhatIsNoOrphanOfThisClusterIsRefused(t *testing.T) {
 				}
 			}
 		}, "add --assume-owned"},
+		"a Node whose kubelet has said no UUID": {inTree, func(_ *testing.T, o *orphaned) { o.nodes[0].Status.NodeInfo.SystemUUID = "" }, "add --assume-owned"},
+		"a Node of another machine":             {inTree, func(_ *testing.T, o *orphaned) { o.nodes[0].Status.NodeInfo.SystemUUID = uid }, "add --assume-owned"},
 		"another cluster's server has the same address": {inTree, func(_ *testing.T, o *orphaned) {
 			o.AddPort(openstacksim.Port{Network: "elsewhere", DeviceID: o.AddServer(openstacksim.Server{Name: "x"}), Addresses: []string{"10.0.0.10"}})
 		}, "add --assume-owned"},
