@@ -20,12 +20,28 @@ import (
 
 // Judge sums the facts up. The same facts give the same status.
 func Judge(f Facts) v1.Status {
+	s := JudgeRun(f)
+	if f.Journal != nil {
+		s.Remaining = remaining(f, s)
+		s.Nodes = nodes(f, s)
+	}
+	s.Leases = leases(f)
+	s.Owners, s.OwnersFrom = owners(f)
+	s.Health = health(f, s)
+	s.Next = next(s)
+	return WithoutSecrets(s)
+}
+
+// JudgeRun says how far a run is and whether anybody executes it, by its journal and its lock alone. It says nothing of
+// the managers' leases, nodes and pods, which an operator of many clusters does not read for each of them.
+func JudgeRun(f Facts) v1.Status {
 	s := v1.Status{
-		TypeMeta: v1.Type(v1.KindStatus),
-		Cluster:  f.Cluster,
-		Time:     f.Now.UTC(),
-		Phase:    v1.StateNotStarted,
-		NotRead:  f.NotRead,
+		TypeMeta:  v1.Type(v1.KindStatus),
+		Cluster:   f.Cluster,
+		Time:      f.Now.UTC(),
+		Phase:     v1.StateNotStarted,
+		NotRead:   f.NotRead,
+		Untrusted: UntrustedWords(f.Untrusted),
 	}
 	s.Lock = lockOf(f)
 	if f.Journal != nil {
@@ -41,16 +57,9 @@ func Judge(f Facts) v1.Status {
 		s.Disruption, s.Probes, s.Objectives = p.Disruption, p.Probes, p.Objectives
 	}
 	if f.Journal != nil {
-		s.Remaining = remaining(f, s)
-		s.Nodes = nodes(f, s)
-		s.SectionTimes = SectionTimes(f.Journal, s.LastErrorStep, f.since, idling(f, s))
-		s.Findings = FindingsOf(&f.Journal.Plan)
+		s.SectionTimes = sectionTimes(f, s)
+		s.Findings = findingsOf(&f.Journal.Plan)
 	}
-	s.Leases = leases(f)
-	s.Owners, s.OwnersFrom = owners(f)
-	s.Untrusted = UntrustedWords(f.Untrusted)
-	s.Health = health(f, s)
-	s.Next = next(s)
 	return WithoutSecrets(s)
 }
 

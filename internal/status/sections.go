@@ -9,9 +9,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// FindingsOf returns what did not pass when a plan was made, in the order of the checks. Codes that no check has are
+// findingsOf returns what did not pass when a plan was made, in the order of the checks. Codes that no check has are
 // left out: a journal may hold any text.
-func FindingsOf(p *v1.Plan) []v1.PlanFinding {
+func findingsOf(p *v1.Plan) []v1.PlanFinding {
 	outcomes := map[string]v1.Outcome{}
 	for _, f := range p.Findings {
 		if f.Outcome == v1.Warn || f.Outcome == v1.Fail || f.Outcome == v1.Unknown {
@@ -27,20 +27,12 @@ func FindingsOf(p *v1.Plan) []v1.PlanFinding {
 	return out
 }
 
-// SectionTimes returns for how long the phases were executed of the plan that is executed now, or was last. A phase of
-// another name than those of our plans is left out. failed is the step before which the last command ended with an
-// error, without a record of it. ago says how long ago a time of the journal was. idling is for how long the run has
-// been paused by now, or without a command.
-func SectionTimes(
-	doc *v1.Journal,
-	failed string,
-	ago func(time.Time) time.Duration,
-	idling time.Duration,
-) []v1.SectionTime {
-	steps, have := doc.Plan.Steps, results(doc)
-	if doc.Rollback != nil {
-		steps = doc.Rollback.Steps
-	}
+// sectionTimes returns for how long the phases were executed of the plan that is executed now, or was last. A phase of
+// another name than those of our plans is left out. The last command may have ended with an error before a step,
+// without a record of it.
+func sectionTimes(f Facts, judged v1.Status) []v1.SectionTime {
+	doc := f.Journal
+	steps, have := f.steps(), results(doc)
 	var order []string
 	sections := map[string]*section{}
 	for _, step := range steps {
@@ -49,7 +41,7 @@ func SectionTimes(
 			order = append(order, step.Phase)
 		}
 		r := have[step.ID]
-		sections[step.Phase].addRecord(r, step.ID == failed || isBegun(r) && r.Error != "")
+		sections[step.Phase].addRecord(r, step.ID == judged.LastErrorStep || isBegun(r) && r.Error != "")
 	}
 	var out []v1.SectionTime
 	for _, name := range order {
@@ -57,7 +49,7 @@ func SectionTimes(
 		if s.from.IsZero() || !slices.Contains(planstep.Phases, name) {
 			continue
 		}
-		length := ago(s.from) - doc.IdleSince(s.from) - idling
+		length := f.since(s.from) - doc.IdleSince(s.from) - idling(f, judged)
 		if s.isLeft && doc.Ended != nil {
 			s.to = *doc.Ended
 		}
