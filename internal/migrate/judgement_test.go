@@ -160,6 +160,7 @@ func TestTransient(t *testing.T) {
 		{apierrors.NewServiceUnavailable("starting"), true},
 		{apierrors.NewTooManyRequests("later", 1), true},
 		{apierrors.NewInternalError(errors.New("etcd is away")), true},
+		{&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusInternalServerError, Message: "etcdserver: request timed out"}}, true},
 		{apierrors.NewTimeoutError("slow", 1), true},
 		{fmt.Errorf("reading: %w", apierrors.NewServerTimeout(gr, "get", 1)), true},
 		{&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, true},
