@@ -87,12 +87,13 @@ func writePlan(w io.Writer, p *v1.Plan, header, digest string, l Layout) error {
 	wrapLines(&b, acceptedLines(p), l)
 	add, change, remove := counts(p.Steps)
 	fmt.Fprintln(&b, l.Wrap("", "  ", fmt.Sprintf(
-		"plan: %d to add, %d to change, %d to remove · %s · valid while its %s hold",
+		"plan: %d to add, %d to change, %d to remove · %s · valid while its %d %s",
 		add,
 		change,
 		remove,
 		stepsWords(p, l),
-		english.Count(len(p.Facts), "fact"),
+		len(p.Facts),
+		english.Word(len(p.Facts), "fact holds", "facts hold"),
 	)))
 	b.WriteString(digest)
 	wrapLines(&b, settings.OfManagers(p), l)
