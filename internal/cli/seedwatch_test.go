@@ -246,7 +246,6 @@ func TestAWatchedTimelineEndsWithTheCommandForTheSeed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newSeededJournal(t)
 			c.change(s)
 			s.begin()
