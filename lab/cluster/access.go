@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
@@ -112,6 +113,13 @@ func (c *Cluster) Env() []string {
 	return append(
 		[]string{"KUBECONFIG=" + c.Kubeconfig(), "TRANSPLANT_TEST_HOST_PROGRAMS=" + filepath.Join(c.Dir(), "hosts")},
 		c.site.kind.Env(c.site.cloud())...)
+}
+
+// ShellEnv is Env for the shell of a user, who asks other servers with it, too: the dead proxy is left out.
+func (c *Cluster) ShellEnv() []string {
+	return slices.DeleteFunc(c.Env(), func(v string) bool {
+		return strings.HasPrefix(v, "HTTPS_PROXY=") || strings.HasPrefix(v, "NO_PROXY=")
+	})
 }
 
 // startKubelet boots a host.

@@ -25,7 +25,7 @@ type Result struct {
 // CLI runs transplant with the global flags that an operator of this lab would give. narration gets standard error as
 // it comes; nil for nowhere. env are further variables, NAME=VALUE.
 func (t *Trial) CLI(ctx context.Context, narration io.Writer, env []string, args ...string) (Result, error) {
-	made := t.Command(append(args, "--state-dir", filepath.Join(t.dir, "state"))...)
+	made := t.Command(append(args, "--state-dir", t.StateDir())...)
 	cmd := exec.CommandContext(ctx, made.Path, made.Args[1:]...)
 	cmd.Env = append(made.Env, env...)
 	var out, errOut bytes.Buffer
@@ -49,6 +49,9 @@ func (t *Trial) CLI(ctx context.Context, narration io.Writer, env []string, args
 	}
 	return r, nil
 }
+
+// StateDir is where the command line keeps what it records of a run.
+func (t *Trial) StateDir() string { return filepath.Join(t.dir, "state") }
 
 // Command is transplant with the global flags that an operator of this lab would give, but for --state-dir. It is not
 // started.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/report/plain"
@@ -95,14 +94,14 @@ func count(n *int) string {
 // look prints how to look at the cluster that was left up.
 func look(w io.Writer, t *trial.Trial) {
 	fmt.Fprintf(w, "\nThe migrated cluster is up until Ctrl-C. In another terminal:\n")
-	for _, v := range t.Env() {
-		if strings.HasPrefix(v, "KUBECONFIG=") || strings.HasPrefix(v, "TRANSPLANT_") {
-			fmt.Fprintf(w, "  export %s\n", v)
-		}
+	for _, v := range t.ShellEnv() {
+		fmt.Fprintf(w, "  export %s\n", v)
 	}
 	fmt.Fprintf(w, "  %s -n kube-system get pods -o wide\n", t.Kubectl())
 	fmt.Fprintf(w, "  %s -n kube-system get leases\n", t.Kubectl())
 	fmt.Fprintf(w, "  %s status\n", t.Program())
-	fmt.Fprintf(w, "  %s rollback --host-access=%s\n", t.Program(), t.HostAccess())
+	for _, command := range []string{"verify", "rollback"} {
+		fmt.Fprintf(w, "  %s %s --cloud=%s --host-access=%s --state-dir=%s\n", t.Program(), command, trial.Cloud, t.HostAccess(), t.StateDir())
+	}
 	fmt.Fprintf(w, "The cloud's audit log: %s\n", t.AuditFile())
 }

@@ -133,12 +133,8 @@ func describe(out io.Writer, c *cluster.Cluster, bins build.Binaries, product bu
 		return err
 	}
 	hosts := filepath.Join(c.Dir(), "hosts")
-	for _, v := range c.Env() {
-		// not the dead proxy: the shell is the user's
-		if strings.HasPrefix(v, "KUBECONFIG=") || strings.HasPrefix(v, "AWS_") ||
-			strings.HasPrefix(v, "TRANSPLANT_") {
-			fmt.Fprintf(out, "export %s\n", v)
-		}
+	for _, v := range c.ShellEnv() {
+		fmt.Fprintf(out, "export %s\n", v)
 	}
 	fmt.Fprintf(out, "%s get nodes -o wide\n", kubectl)
 	fmt.Fprintf(out, "%s -n kube-system get pods,leases -o wide\n", kubectl)
