@@ -3,6 +3,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -482,11 +483,11 @@ func CurrentHolder(ctx context.Context, kube kubernetes.Interface) (string, erro
 
 // HolderAt says who holds the lock; empty when it is free.
 func HolderAt(ctx context.Context, h journal.ObjectLocation) (string, error) {
-	live, err := h.Leases().Get(ctx, LeaseName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	s, err := ReadAt(ctx, h)
+	if errors.Is(err, ErrNoLock) {
 		return "", nil
 	} else if err != nil {
-		return "", fmt.Errorf("reading the lock Lease %s: %w", describeLease(h), err)
+		return "", err
 	}
-	return ptr.Deref(live.Spec.HolderIdentity, ""), nil
+	return s.Holder, nil
 }

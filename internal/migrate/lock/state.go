@@ -16,6 +16,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/holder"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 )
 
 // Renewal is how often the holder of a lock renews it.
@@ -71,11 +72,16 @@ func StateOf(l *coordinationv1.Lease) *State {
 
 // Read reads the lock; ErrNoLock when it is free.
 func Read(ctx context.Context, kube kubernetes.Interface) (*State, error) {
-	live, err := kube.CoordinationV1().Leases(component.Namespace).Get(ctx, LeaseName, metav1.GetOptions{})
+	return ReadAt(ctx, journal.InCluster(kube))
+}
+
+// ReadAt reads the lock; ErrNoLock when it is free.
+func ReadAt(ctx context.Context, h journal.ObjectLocation) (*State, error) {
+	live, err := h.Leases().Get(ctx, LeaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, ErrNoLock
 	} else if err != nil {
-		return nil, fmt.Errorf("reading the lock Lease %s/%s: %w", component.Namespace, LeaseName, err)
+		return nil, fmt.Errorf("reading the lock Lease %s: %w", describeLease(h), err)
 	}
 	if s := StateOf(live); s != nil {
 		return s, nil
