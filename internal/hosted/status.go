@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
@@ -75,27 +72,18 @@ func (p *Plane) Board(ctx context.Context, part Part, now func() time.Time) *sta
 // StatusOf is Status, and says which part the plan in the journal is for: an Install stands in the place of a Handover.
 // The part is empty without a journal.
 func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error) {
-	f := status.Facts{Now: p.clock().Now(), Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace}}
-	j, err := p.home(part).Open(ctx)
+	f := status.Facts{Now: p.clock().Now(), IsLocalTime: true, Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace}}
+	home := p.home(part)
+	j, err := home.Open(ctx)
 	if errors.Is(err, journal.ErrNoJournal) {
 		return status.JudgeRun(f), "", nil
 	} else if err != nil {
-		return status.JudgeRun(f), "", err
+		return v1.Status{}, "", err
 	}
 	doc := j.Doc()
 	f.Journal, f.Cluster, f.Untrusted = &doc, doc.Plan.Cluster, p.keepsRules(doc)
-	l, err := p.Seed.Kube.CoordinationV1().Leases(p.Namespace).Get(ctx, lock.LeaseName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		l = nil
-	} else if err != nil {
-		return status.JudgeRun(f), "", fmt.Errorf("reading the lock Lease %s/%s: %w", p.Namespace, lock.LeaseName, err)
+	if f.Lock, err = lock.ReadAt(ctx, home); err != nil && !errors.Is(err, lock.ErrNoLock) {
+		return v1.Status{}, "", err
 	}
-	if f.Lock = lock.StateOf(l); f.Lock != nil {
-		f.Lock.Touched = time.Time{} // by the clock of the seed's API server, and the time here is this machine's
-	}
-	out := status.JudgeRun(f)
-	if out.Lock != nil {
-		out.Lock.AgeFrom = "this machine's clock and the holder's"
-	}
-	return out, Part(doc.Plan.Options.Part), nil
+	return status.JudgeRun(f), Part(doc.Plan.Options.Part), nil
 }

@@ -14,8 +14,9 @@ import (
 // Facts are what was read of a cluster.
 type Facts struct {
 	Cluster v1.Cluster
-	// Now is the time of the API server.
-	Now time.Time
+	// Now is the time of the API server, or that of this machine, which IsLocalTime tells.
+	Now         time.Time
+	IsLocalTime bool
 	// Journal is nil when no migration was started, or when it may not be read, which JournalUnknown tells.
 	Journal        *v1.Journal
 	JournalUnknown bool
@@ -68,7 +69,7 @@ const clockTolerance = 2 * time.Second
 // skew is what has to be added to a time of who executes the run to have one of the API server's. The lock shows
 // both times of the same renewal.
 func (f Facts) skew() time.Duration {
-	if f.Lock == nil || f.Lock.Touched.IsZero() || f.Lock.Renewed.IsZero() {
+	if f.IsLocalTime || f.Lock == nil || f.Lock.Touched.IsZero() || f.Lock.Renewed.IsZero() {
 		return 0
 	}
 	if d := f.Lock.Touched.Sub(f.Lock.Renewed); d.Abs() > clockTolerance {

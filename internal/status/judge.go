@@ -20,7 +20,7 @@ import (
 
 // Judge sums the facts up. The same facts give the same status.
 func Judge(f Facts) v1.Status {
-	s := JudgeRun(f)
+	s := judgeRun(f)
 	if f.Journal != nil {
 		s.Remaining = remaining(f, s)
 		s.Nodes = nodes(f, s)
@@ -34,7 +34,9 @@ func Judge(f Facts) v1.Status {
 
 // JudgeRun says how far a run is and whether anybody executes it, by its journal and its lock alone. It says nothing of
 // the managers' leases, nodes and pods, which an operator of many clusters does not read for each of them.
-func JudgeRun(f Facts) v1.Status {
+func JudgeRun(f Facts) v1.Status { return WithoutSecrets(judgeRun(f)) }
+
+func judgeRun(f Facts) v1.Status {
 	s := v1.Status{
 		TypeMeta:  v1.Type(v1.KindStatus),
 		Cluster:   f.Cluster,
@@ -60,7 +62,7 @@ func JudgeRun(f Facts) v1.Status {
 		s.SectionTimes = sectionTimes(f, s)
 		s.Findings = findingsOf(&f.Journal.Plan)
 	}
-	return WithoutSecrets(s)
+	return s
 }
 
 // WithoutSecrets is a status whose texts of others are masked. An event, an error of an API server or a reason to pause
@@ -109,13 +111,19 @@ func lockOf(f Facts) *v1.LockStatus {
 		return nil
 	}
 	l := &v1.LockStatus{Holder: f.Lock.Holder, User: f.Lock.User, Host: f.Lock.Host, PID: f.Lock.PID}
-	age := f.Now.Sub(f.Lock.Renewed)
-	l.AgeFrom = "the clocks of its holder and of the API server"
-	if !f.Lock.Touched.IsZero() {
-		age = f.Now.Sub(f.Lock.Touched)
-		l.AgeFrom = "the API server's clock"
+	written := f.Lock.Renewed
+	switch {
+	case f.IsLocalTime:
+		l.AgeFrom = "this machine's clock and the holder's"
+	case f.Lock.Touched.IsZero():
+		l.AgeFrom = "the clocks of its holder and of the API server"
+	default:
+		written, l.AgeFrom = f.Lock.Touched, "the API server's clock"
 	}
-	l.AgeSeconds, l.Expired = roundSeconds(max(0, age)), age > f.Lock.Lasts
+	if !written.IsZero() { // a lock without a time is not called expired
+		age := f.Now.Sub(written)
+		l.AgeSeconds, l.Expired = roundSeconds(max(0, age)), age > f.Lock.Lasts
+	}
 	return l
 }
 

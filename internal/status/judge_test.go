@@ -217,6 +217,14 @@ func TestAClockThatIsOffIsSaidAndCorrected(t *testing.T) {
 	if s := Judge(without); s.Lock.AgeSeconds != 2 || s.Lock.AgeFrom != "the clocks of its holder and of the API server" {
 		t.Errorf("an API server that does not say when it wrote: %+v", s.Lock)
 	}
+	local := underWay(func(f *Facts) { f.IsLocalTime, f.Lock = true, lockAged(2*time.Second, off) })
+	if s := JudgeRun(local); s.Lock.AgeSeconds != 92 || s.Lock.AgeFrom != "this machine's clock and the holder's" || s.Current[0].SinceSeconds != 40 {
+		t.Errorf("by this machine's clock, nothing is corrected by the API server's: %+v, %+v", s.Lock, s.Current)
+	}
+	timeless := underWay(func(f *Facts) { f.Lock = lockAged(0, 0); f.Lock.Renewed, f.Lock.Touched = time.Time{}, time.Time{} })
+	if s := JudgeRun(timeless); s.State != v1.StateApplying || s.Lock.Expired || s.Lock.AgeSeconds != 0 {
+		t.Errorf("a lock without a time: %s, %+v", s.State, s.Lock)
+	}
 }
 
 // stepsTook puts steps that are done before those of the run.

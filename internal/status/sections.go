@@ -32,7 +32,7 @@ func findingsOf(p *v1.Plan) []v1.PlanFinding {
 // without a record of it.
 func sectionTimes(f Facts, judged v1.Status) []v1.SectionTime {
 	doc := f.Journal
-	steps, have := f.steps(), results(doc)
+	steps, have, idle := f.steps(), results(doc), idling(f, judged)
 	var order []string
 	sections := map[string]*section{}
 	for _, step := range steps {
@@ -49,7 +49,7 @@ func sectionTimes(f Facts, judged v1.Status) []v1.SectionTime {
 		if s.from.IsZero() || !slices.Contains(planstep.Phases, name) {
 			continue
 		}
-		length := f.since(s.from) - doc.IdleSince(s.from) - idling(f, judged)
+		length := f.since(s.from) - doc.IdleSince(s.from) - idle
 		if s.isLeft && doc.Ended != nil {
 			s.to = *doc.Ended
 		}
