@@ -101,7 +101,8 @@ func look(w io.Writer, t *trial.Trial) {
 	fmt.Fprintf(w, "  %s -n kube-system get leases\n", t.Kubectl())
 	fmt.Fprintf(w, "  %s status\n", t.Program())
 	for _, command := range []string{"verify", "rollback"} {
-		fmt.Fprintf(w, "  %s %s --cloud=%s --host-access=%s --state-dir=%s\n", t.Program(), command, trial.Cloud, t.HostAccess(), t.StateDir())
+		fmt.Fprintf(w, "  %s %s --cloud=%s --host-access=%s --state-dir=%s\n",
+			t.Program(), command, trial.Cloud, t.HostAccess(), t.StateDir())
 	}
 	fmt.Fprintf(w, "The cloud's audit log: %s\n", t.AuditFile())
 }
