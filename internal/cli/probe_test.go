@@ -15,7 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 )
 
 // published is a Service whose load balancer listens here.
@@ -168,9 +170,28 @@ func TestVerifyNamesWhoChangedWhat(t *testing.T) {
 		t.Error(r.text(nil))
 	}
 	r = c.run("verify", "--accept", "Node/node-cp-2=taken down", "--accept", "Node/* label team=ours", "--accept", "Node/x=y")
-	if !strings.Contains(r.out, "accepted: Node/node-cp-2: object (taken down)") || !strings.Contains(r.errOut, "--accept Node/x is not needed") ||
+	if !strings.Contains(r.out, "accepted: Node/node-cp-2: object · reason: taken down") || !strings.Contains(r.errOut, "--accept Node/x is not needed") ||
 		strings.Contains(r.out, "✗ nodes") {
 		t.Error(r.text(nil))
 	}
 	fails(t, c.run("verify", "--accept", "Node/x"), exitcode.Error, "give an object and a reason")
+
+	// A report takes the same reasons, and what a run has written down needs none.
+	lost := func(args ...string) bool {
+		return strings.Contains(c.run(append([]string{"report"}, args...)...).out, "Node/node-cp-2 is gone")
+	}
+	if !lost() || lost("--accept", "Node/node-cp-2=taken down") {
+		t.Error("a report does not call lost what nobody accepted, or does what is accepted")
+	}
+	kube, _ := c.api.Clients(t)
+	j, err := journal.Open(t.Context(), kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Accept(t.Context(), []v1.AcceptedDifference{{Difference: "Node/node-cp-2", Reason: "taken down", At: client.Now(), By: "anna@desk"}}); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.run("verify"); lost() || !strings.Contains(r.out, "accepted: Node/node-cp-2: object · reason: taken down (anna@desk, ") {
+		t.Errorf("what the journal accepts is not honoured:\n%s", r.out)
+	}
 }

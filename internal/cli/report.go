@@ -19,6 +19,7 @@ func newReport(c *console.Console) *cobra.Command {
 	var f client.Evidence
 	var out string
 	var output *printer.Format
+	var accept []string
 	cmd := &cobra.Command{
 		Use: "report", Short: "Write the proof: who ran which loop when, gaps, before and after", Args: cobra.NoArgs,
 		Example: "  transplant report --cloud=aws -o html --out report.html\n" +
@@ -28,6 +29,10 @@ func newReport(c *console.Console) *cobra.Command {
 				if err := console.RefuseFlags(cmd, "it says whose the calls in --cloud-audit are", "cloud-keys"); err != nil {
 					return err
 				}
+			}
+			var err error
+			if f.Accept, err = client.AcceptedObjects(accept); err != nil {
+				return err
 			}
 			if err := c.OpenMigrated(cmd.Context()); err != nil {
 				return err
@@ -57,6 +62,7 @@ func newReport(c *console.Console) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
 	console.CheckOutFile(cmd, "out")
+	acceptFlag(cmd, &accept)
 	output = console.AddFormatFlag(cmd, "markdown", "html", "svg", "json", "yaml", "junit")
 	cmd.Flags().StringVar(&f.Log, "ownership-log", "", "ownership log (default: what apply kept on this machine)")
 	cmd.Flags().
@@ -83,14 +89,14 @@ func newVerify(c *console.Console) *cobra.Command {
 			"causes, and what only a user can have done, is an expected difference. Any other one fails, and names who made it where managed fields or events tell. What\n" +
 			"could not be looked at is unknown, never passed. It works after apply, in the middle, after a rollback, and long after.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			reasons, err := client.AcceptedObjects(accept)
-			if err != nil {
+			var err error
+			if f.Accept, err = client.AcceptedObjects(accept); err != nil {
 				return err
 			}
 			if err := c.OpenMigrated(cmd.Context()); err != nil {
 				return err
 			}
-			v, err := c.Verify(cmd.Context(), f, reasons)
+			v, err := c.Verify(cmd.Context(), f)
 			if err != nil {
 				return err
 			}
@@ -111,9 +117,14 @@ func newVerify(c *console.Console) *cobra.Command {
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "wide", "json", "yaml", "junit")
-	cmd.Flags().
-		StringArrayVar(&accept, "accept", nil, `live with a difference, OBJECT="reason" or "OBJECT FIELD=reason"; * stands for any part of a name`)
+	acceptFlag(cmd, &accept)
 	cmd.Flags().
 		StringVar(&f.Probes, "disruption-log", "", "disruption log (default: what apply --probe kept on this machine)")
 	return cmd
+}
+
+// acceptFlag adds the flag with which an operator lives with a difference.
+func acceptFlag(cmd *cobra.Command, accept *[]string) {
+	cmd.Flags().StringArrayVar(accept, "accept", nil,
+		`live with a difference, OBJECT="reason" or "OBJECT FIELD=reason"; * stands for any part of a name`)
 }

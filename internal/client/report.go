@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -32,6 +33,8 @@ import (
 // Evidence name the evidence next to the journal.
 type Evidence struct {
 	Log, Audit, Keys, Probes string
+	// Accept are reasons for living with a difference that nothing explains; see report.Input.
+	Accept map[string]string
 }
 
 // OpenMigrated connects to the cluster, and to its hosts and its cloud only if there is a migration. Without one no pod
@@ -77,6 +80,7 @@ func (c *Client) BuildReport(ctx context.Context, f Evidence) (*built, error) {
 		After:       after,
 		Now:         Now(),
 		ToolVersion: Version,
+		Accept:      f.Accept,
 	}
 	if in.Events, err = c.readEvents(f.Log, doc); err != nil {
 		return nil, err
@@ -92,7 +96,13 @@ func (c *Client) BuildReport(ctx context.Context, f Evidence) (*built, error) {
 			return nil, err
 		}
 	}
-	return &built{Report: report.Build(in), journal: doc, before: before, after: in.After}, nil
+	r := report.Build(in)
+	for _, key := range slices.Sorted(maps.Keys(f.Accept)) {
+		if !report.IsMet(key, r.Inventory.Differences) {
+			c.Narrate("--accept %s is not needed: there is no such difference; take it back", key)
+		}
+	}
+	return &built{Report: r, journal: doc, before: before, after: in.After}, nil
 }
 
 func (c *Client) readEvents(path string, doc v1.Journal) ([]v1.OwnershipEvent, error) {
@@ -155,7 +165,7 @@ func readKeys(path string) (map[string]ownership.Owner, error) {
 }
 
 // Verify gathers and judges.
-func (c *Client) Verify(ctx context.Context, f Evidence, accept map[string]string) (v1.Verification, error) {
+func (c *Client) Verify(ctx context.Context, f Evidence) (v1.Verification, error) {
 	b, err := c.BuildReport(ctx, f)
 	if err != nil {
 		return v1.Verification{}, err
@@ -165,7 +175,7 @@ func (c *Client) Verify(ctx context.Context, f Evidence, accept map[string]strin
 		return v1.Verification{}, err
 	}
 	blame.Blame(ctx, c.Kube, b.before.TakenAt, b.Report.Inventory.Differences)
-	v, unused := report.Verify(report.VerifyInput{
+	return report.Verify(report.VerifyInput{
 		Report:      b.Report,
 		Phase:       b.journal.Phase,
 		Owners:      manager.CompareOwners(b.after.Managers, promised(b.journal)),
@@ -174,12 +184,7 @@ func (c *Client) Verify(ctx context.Context, f Evidence, accept map[string]strin
 		Errors:      b.after.Errors,
 		CloudBefore: b.before.Cloud != nil,
 		CloudNow:    b.after.Cloud != nil,
-		Accept:      accept,
-	})
-	for _, key := range unused {
-		c.Narrate("--accept %s is not needed: there is no such difference; take it back", key)
-	}
-	return v, nil
+	}), nil
 }
 
 // promised are the owners that the last state of a migration promises. Once the plan is applied, these are the owners

@@ -51,6 +51,9 @@ type Input struct {
 	Keys map[string]ownership.Owner
 	// Probes are the disruption log; empty when the run was not probed.
 	Probes []v1.ProbeEvent
+	// Accept are reasons for living with a difference, next to those in the journal. The key is an object, or an object
+	// and a field; a star stands for any part between two slashes.
+	Accept map[string]string
 	// Now is when the report is made.
 	Now         time.Time
 	ToolVersion string
@@ -99,6 +102,7 @@ func Build(in Input) v1.Report {
 	r.Unknown, r.Notes = judged.Unknown, judged.Notes
 	r.Handover = handover(in, judged, r.Gaps)
 	r.Inventory = inventory(in.Before, in.After, r.Direction, going(j))
+	accept(r.Inventory.Differences, in.Accept, j.Accepted)
 	r.Disruption = disruption(in, r.Steps)
 	r.Objectives = objectives.Of(j, r.Ended, in.Before, in.After, in.Events)
 	r.Unpromised = unpromised(in, judged)

@@ -70,6 +70,7 @@ type view struct {
 	Probed    *disruptionView
 	Judged    []objectiveRow
 	Expected  []v1.Difference
+	Accepted  []v1.Difference
 	Surprises []v1.Difference
 }
 
@@ -180,9 +181,12 @@ func viewOf(r v1.Report) view {
 	v.Probed = viewDisruption(r)
 	v.Judged = objectiveRows(r.Objectives)
 	for _, d := range r.Inventory.Differences {
-		if d.Expected {
+		switch {
+		case d.Expected:
 			v.Expected = append(v.Expected, d)
-		} else {
+		case d.Accepted != "":
+			v.Accepted = append(v.Accepted, d)
+		default:
 			v.Surprises = append(v.Surprises, d)
 		}
 	}

@@ -274,8 +274,11 @@ func (m *md) inventory(r v1.Report) {
 	m.header("object", "field", "before", "after", "expected")
 	for _, d := range inv.Differences {
 		why := "no"
-		if d.Expected {
+		switch {
+		case d.Expected:
 			why = "yes: " + d.Why
+		case d.Accepted != "":
+			why = "accepted: " + d.Accepted
 		}
 		m.row(d.Object, d.Field, d.Before, d.After, why)
 	}

@@ -291,7 +291,7 @@ func (why reasons) owners(in Input, r v1.Report) {
 func (why reasons) inventory(in Input, inv v1.InventoryReport) {
 	var lost []string
 	for _, d := range inv.Differences {
-		if !d.Expected {
+		if !d.Expected && d.Accepted == "" {
 			lost = append(lost, sentence(d))
 		}
 	}

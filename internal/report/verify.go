@@ -2,12 +2,15 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/probe"
 )
@@ -25,14 +28,11 @@ type VerifyInput struct {
 	Errors []v1.GatherError
 	// CloudBefore and CloudNow say that the cloud was looked at.
 	CloudBefore, CloudNow bool
-	// Accept are the reasons for living with a difference, by object, or object and field; a star stands for any part
-	// between two slashes.
-	Accept map[string]string
 }
 
-// Verify judges whether the cluster is as it was promised. It also returns the keys of Accept that met nothing.
-func Verify(in VerifyInput) (v1.Verification, []string) {
-	v := &verifier{in: in, used: map[string]bool{}}
+// Verify judges whether the cluster is as it was promised.
+func Verify(in VerifyInput) v1.Verification {
+	v := &verifier{in: in}
 	r := in.Report
 	v.out = v1.Verification{
 		TypeMeta: v1.Type(v1.KindVerification),
@@ -120,20 +120,12 @@ func Verify(in VerifyInput) (v1.Verification, []string) {
 			v.out.Result = v1.VerificationUnknown
 		}
 	}
-	var unused []string
-	for key := range in.Accept {
-		if !v.used[key] {
-			unused = append(unused, key)
-		}
-	}
-	slices.Sort(unused)
-	return v.out, unused
+	return v.out
 }
 
 type verifier struct {
-	in   VerifyInput
-	out  v1.Verification
-	used map[string]bool
+	in  VerifyInput
+	out v1.Verification
 }
 
 func counted(before, after int) string {
@@ -171,10 +163,11 @@ func (v *verifier) inventory(name string, objects []string, fact string, only fu
 			only != nil && !only(d) {
 			continue
 		}
-		if reason, ok := v.accepts(d); !d.Expected && ok {
-			d.Accepted = reason
+		switch {
+		case d.Expected:
+		case d.Accepted != "":
 			accepted++
-		} else if !d.Expected {
+		default:
 			unexplained++
 			c.Problems = append(c.Problems, withWho(d))
 		}
@@ -222,22 +215,40 @@ func withWho(d v1.Difference) string {
 	return s
 }
 
-// accepts finds the reason for living with a difference.
-func (v *verifier) accepts(d v1.Difference) (string, bool) {
-	for _, key := range []string{d.Object + " " + d.Field, d.Object} {
-		if reason, ok := v.in.Accept[key]; ok {
-			v.used[key] = true
-			return reason, true
+// accept writes next to differences that nothing explains why the operator lives with them. What is given now comes
+// before what a run has written down.
+func accept(differences []v1.Difference, now map[string]string, before []v1.AcceptedDifference) {
+	for i := range differences {
+		d := &differences[i]
+		if d.Expected {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(now)) {
+			if d.Accepted == "" && isMeant(key, *d) {
+				d.Accepted = mask.Text(now[key])
+			}
+		}
+		for _, a := range slices.Backward(before) {
+			if d.Accepted == "" && isMeant(a.Difference, *d) {
+				d.Accepted = mask.Text(findings.Reason(a.Reason, a.By, &a.At))
+			}
 		}
 	}
-	for pattern, reason := range v.in.Accept {
-		object, field, one := strings.Cut(pattern, " ")
-		if ok, err := path.Match(object, d.Object); err == nil && ok && (!one || field == d.Field) {
-			v.used[pattern] = true
-			return reason, true
-		}
+}
+
+// IsMet reports whether a value of --accept means one of the differences that nothing explains.
+func IsMet(key string, differences []v1.Difference) bool {
+	return slices.ContainsFunc(differences, func(d v1.Difference) bool { return !d.Expected && isMeant(key, d) })
+}
+
+// isMeant reports whether a value of --accept means a difference.
+func isMeant(key string, d v1.Difference) bool {
+	if key == d.Object || key == d.Object+" "+d.Field {
+		return true
 	}
-	return "", false
+	object, field, hasField := strings.Cut(key, " ")
+	ok, err := path.Match(object, d.Object)
+	return err == nil && ok && (!hasField || field == d.Field)
 }
 
 // cloud judges what the cloud holds. When it was looked at neither before nor now, there is nothing to judge; once only

@@ -3,6 +3,7 @@ package report
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,15 +72,19 @@ func TestVerify(t *testing.T) {
 					in.Report.Inventory.Differences[i].By = "event DeletingNode"
 				}
 			}},
-		{name: "that is accepted", change: func(in *Input) { in.After.Nodes = in.After.Nodes[1:] }, result: v1.ResultOK, want: map[string]v1.Outcome{},
-			with: func(in *VerifyInput) { in.Accept = map[string]string{"Node/ip-10-0-0-11.*": "taken down by ops"} }},
+		{name: "that is accepted", change: func(in *Input) {
+			in.After.Nodes = in.After.Nodes[1:]
+			in.Accept = map[string]string{"Node/ip-10-0-0-11.*": "taken down by ops"}
+		}, result: v1.ResultOK, want: map[string]v1.Outcome{}},
+		{name: "that was accepted during the run", change: func(in *Input) {
+			in.After.Nodes = in.After.Nodes[1:]
+			in.Journal.Accepted = []v1.AcceptedDifference{{Difference: "Node/ip-10-0-0-11.*", Reason: "taken down by ops"}}
+		}, result: v1.ResultOK, want: map[string]v1.Outcome{}},
 		{name: "another field of it is not", change: func(in *Input) {
 			in.After.Nodes[0].Taints = []string{"x=:NoSchedule"}
 			in.After.Nodes[0].ProviderID = "other"
-		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"nodes": v1.Fail}, says: []string{"providerID"},
-			with: func(in *VerifyInput) {
-				in.Accept = map[string]string{"Node/ip-10-0-0-11.ec2.internal taints": "ours"}
-			}},
+			in.Accept = map[string]string{"Node/ip-10-0-0-11.ec2.internal taints": "ours"}
+		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"nodes": v1.Fail}, says: []string{"providerID"}},
 		{name: "a kubelet that waits for its serving certificate as it did not before", change: func(in *Input) {
 			in.Before.CertificateRequests = []v1.CertificateRequest{
 				{Name: "csr-0", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-12.ec2.internal", State: "Pending"},
@@ -137,9 +142,9 @@ func TestVerify(t *testing.T) {
 			if c.with != nil {
 				c.with(&in)
 			}
-			v, unused := Verify(in)
-			if diff := cmp.Diff(c.want, outcomes(v)); diff != "" || v.Result != c.result || len(unused) > 0 {
-				t.Errorf("result %s, want %s; not needed %v; checks that did not pass (-want +got):\n%s\n%q", v.Result, c.result, unused, diff, v.Problems)
+			v := Verify(in)
+			if diff := cmp.Diff(c.want, outcomes(v)); diff != "" || v.Result != c.result {
+				t.Errorf("result %s, want %s; checks that did not pass (-want +got):\n%s\n%q", v.Result, c.result, diff, v.Problems)
 			}
 			for _, s := range c.says {
 				mustMention(t, v.Problems, s)
@@ -151,10 +156,43 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func TestAnAcceptanceThatMeetsNothingIsNamed(t *testing.T) {
-	in := verifyInput(nil)
-	in.Accept = map[string]string{"Node/nowhere": "x", "Service/*/web": "y"}
-	if _, unused := Verify(in); strings.Join(unused, " ") != "Node/nowhere Service/*/web" {
-		t.Errorf("not needed are %v", unused)
+func TestWhatAValueOfAcceptMeans(t *testing.T) {
+	differences := []v1.Difference{
+		{Object: "Node/spot-1", Field: "taints"}, {Object: "Service/shop/web", Field: "uid"}, {Object: "Node/gone", Field: fieldObject, Expected: true},
+	}
+	for key, want := range map[string]bool{
+		"Node/spot-1": true, "Node/spot-1 taints": true, "Node/spot-1 labels": false, "Node/spot-*": true, "Node/* taints": true, "Node/* uid": false,
+		"Service/*/web": true, "Service/*": false, "Node/gone": false, "Node/nowhere": false, "Node/[": false,
+	} {
+		if got := IsMet(key, differences); got != want {
+			t.Errorf("%s is met: %t", key, got)
+		}
+	}
+}
+
+// TestAReportCallsNothingLostThatWasAccepted also asks that what was accepted is not hidden: it is in the sentence, on
+// the page and in the text, each with its reason, who gave it and when.
+func TestAReportCallsNothingLostThatWasAccepted(t *testing.T) {
+	in := migration()
+	in.After.Nodes = in.After.Nodes[1:]
+	in.Journal.Accepted = []v1.AcceptedDifference{
+		{Difference: "Node/ip-10-0-0-11.*", Reason: "taken down by ops", By: "anna@desk", At: time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)},
+	}
+	r := Build(in)
+	if r.Result != v1.ResultOK || !strings.HasSuffix(r.Sentence, "; 1 object is not as before, which was accepted.") {
+		t.Errorf("the result is %s: %s", r.Result, r.Sentence)
+	}
+	for _, format := range []string{"markdown", "html"} {
+		var out strings.Builder
+		if err := Write(&out, r, format); err != nil {
+			t.Fatal(err)
+		}
+		mustMention(t, []string{out.String()}, "taken down by ops (anna@desk, 2026-03-01 11:00 UTC)")
+	}
+	in.Accept = map[string]string{"Node/ip-10-0-0-11.ec2.internal": "given now: --password=hunter2hunter2"}
+	for _, d := range Build(in).Inventory.Differences {
+		if !d.Expected && (!strings.HasPrefix(d.Accepted, "given now: ") || strings.Contains(d.Accepted, "hunter2")) {
+			t.Errorf("accepted because %s", d.Accepted)
+		}
 	}
 }

@@ -33,6 +33,8 @@ type Journal struct {
 	// Without are the hosts that were lost and excluded from the migration. Their steps are skipped, and they must not
 	// come back as they were.
 	Without []HostOut `json:"without,omitempty"`
+	// Accepted are the differences from before the migration that the operator lives with.
+	Accepted []AcceptedDifference `json:"accepted,omitempty"`
 	// Rollback is the plan of the rollback once one was started.
 	Rollback *Plan      `json:"rollback,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
@@ -131,6 +133,17 @@ type HostOut struct {
 	By string    `json:"by,omitempty"`
 	// Evidence are sentences about what proved that it was gone.
 	Evidence []string `json:"evidence,omitempty"`
+}
+
+// AcceptedDifference is what an operator gave with --accept, and a verification of the run met.
+type AcceptedDifference struct {
+	// Difference is an object such as Node/worker-1, or an object, a space and a field. A star stands for any part of a
+	// name.
+	Difference string `json:"difference"`
+	Reason     string `json:"reason"`
+	// At is when, and By who accepted it.
+	At time.Time `json:"at"`
+	By string    `json:"by,omitempty"`
 }
 
 // StepResult says how a step went.

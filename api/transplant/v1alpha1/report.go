@@ -376,7 +376,8 @@ type Difference struct {
 	Why      string `json:"why,omitempty"`
 	// By is who changed it, as far as managed fields and events tell; only of verify.
 	By string `json:"by,omitempty"`
-	// Accepted is the reason that the operator gave for living with it; only of verify.
+	// Accepted is the reason that the operator gave for living with it, with who gave it and when where the journal has
+	// that.
 	Accepted string `json:"accepted,omitempty"`
 }
 

@@ -2,6 +2,7 @@ package findings
 
 import (
 	"strings"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -39,14 +40,18 @@ var Impacts = []string{
 
 // AcceptedBecause is the reason for which a finding was accepted, with who gave it and when; empty when it was not.
 func AcceptedBecause(f v1.Finding) string {
-	who := f.AcceptedBy
-	if f.AcceptedAt != nil {
-		who = strings.TrimPrefix(who+", "+f.AcceptedAt.UTC().Format("2006-01-02 15:04 MST"), ", ")
+	return Reason(f.Accepted, f.AcceptedBy, f.AcceptedAt)
+}
+
+// Reason is a reason for living with something, with who gave it and when, as far as that is known.
+func Reason(reason, by string, at *time.Time) string {
+	if at != nil {
+		by = strings.TrimPrefix(by+", "+at.UTC().Format("2006-01-02 15:04 MST"), ", ")
 	}
-	if f.Accepted == "" || who == "" {
-		return f.Accepted
+	if reason == "" || by == "" {
+		return reason
 	}
-	return f.Accepted + " (" + who + ")"
+	return reason + " (" + by + ")"
 }
 
 // Categories, in reporting order: who has to act.

@@ -24,7 +24,7 @@ func PrintVerification(w io.Writer, v v1.Verification, l Layout) error {
 		for _, d := range c.Differences {
 			switch {
 			case d.Accepted != "":
-				fmt.Fprintf(&b, "    accepted: %s: %s (%s)\n", d.Object, d.Field, d.Accepted)
+				fmt.Fprintf(&b, "    accepted: %s: %s · reason: %s\n", d.Object, d.Field, d.Accepted)
 			case d.Expected && l.Wide:
 				fmt.Fprintf(
 					&b,

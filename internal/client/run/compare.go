@@ -2,6 +2,9 @@ package run
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
@@ -32,17 +35,21 @@ func compareWithBefore(
 		doc := j.Doc()
 		after := c.Gather(ctx, doc.Plan.Options)
 		r := report.Build(
-			report.Input{Journal: doc, Before: before, After: after, Now: client.Now(), ToolVersion: client.Version},
+			report.Input{
+				Journal: doc, Before: before, After: after, Now: client.Now(), ToolVersion: client.Version, Accept: accepted,
+			},
 		)
 		blame.Blame(ctx, c.Kube, before.TakenAt, r.Inventory.Differences)
-		v, _ := report.Verify(
+		if err := j.Accept(ctx, met(accepted, r.Inventory.Differences)); err != nil {
+			unknown = append(unknown, fmt.Sprintf("what --accept takes cannot be written into the journal: %s", err))
+		}
+		v := report.Verify(
 			report.VerifyInput{
 				Report:      r,
 				Phase:       doc.Phase,
 				Errors:      after.Errors,
 				CloudBefore: before.Cloud != nil,
 				CloudNow:    after.Cloud != nil,
-				Accept:      accepted,
 			},
 		)
 		for _, check := range v.Checks {
@@ -56,4 +63,18 @@ func compareWithBefore(
 		}
 		return problems, unknown
 	}
+}
+
+// met are those reasons of --accept which the run needs. The journal keeps them, so that later verifications and the
+// report do not call lost what the operator lives with.
+func met(accepted map[string]string, differences []v1.Difference) []v1.AcceptedDifference {
+	var out []v1.AcceptedDifference
+	for _, key := range slices.Sorted(maps.Keys(accepted)) {
+		if report.IsMet(key, differences) {
+			out = append(out, v1.AcceptedDifference{
+				Difference: key, Reason: accepted[key], At: client.Now().UTC(), By: client.UserName(),
+			})
+		}
+	}
+	return out
 }

@@ -65,3 +65,25 @@ func (j *Journal) Exclude(ctx context.Context, out []v1.HostOut) error {
 	}
 	return j.write(ctx)
 }
+
+// Accept writes down differences that the operator lives with. Of two reasons for the same the last one is kept.
+func (j *Journal) Accept(ctx context.Context, accepted []v1.AcceptedDifference) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	kept, isChanged := slices.Clone(j.doc.Accepted), false
+	for _, a := range accepted {
+		a.Reason, a.By = mask.Cut(a.Reason, maxNote), mask.Cut(a.By, maxName)
+		i := slices.IndexFunc(kept, func(k v1.AcceptedDifference) bool { return k.Difference == a.Difference })
+		switch {
+		case i < 0:
+			kept, isChanged = append(kept, a), true
+		case kept[i].Reason != a.Reason:
+			kept[i], isChanged = a, true
+		}
+	}
+	if !isChanged {
+		return nil
+	}
+	j.doc.Accepted = kept
+	return j.write(ctx)
+}

@@ -357,11 +357,20 @@ func TestTextsOfOthersDoNotFillTheJournal(t *testing.T) {
 	if err := j.Exclude(t.Context(), []v1.HostOut{{Name: "worker-1", By: long, Evidence: notes}}); err != nil {
 		t.Fatalf("a host that is excluded: %v", err)
 	}
+	for i := range 3 { // again and again by a run that is resumed
+		taken := []v1.AcceptedDifference{{Difference: "Node/worker-1", Reason: fmt.Sprint(i, long), By: long}, {Difference: "Node/worker-2 taints", Reason: "ours"}}
+		if err := j.Accept(t.Context(), taken); err != nil {
+			t.Fatalf("a difference that is accepted: %v", err)
+		}
+	}
 	back, err := InCluster(kube).Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	have := back.Doc()
+	if a := have.Accepted; len(a) != 2 || !strings.HasPrefix(a[0].Reason, "2") || a[1].Reason != "ours" {
+		t.Errorf("accepted are %.100v", a)
+	}
 	if last := have.Pauses[len(have.Pauses)-1]; len(have.Pauses) != maxPauses || !last.From.Equal(noon.Add((2*maxPauses-1)*time.Second)) {
 		t.Errorf("%d pauses, the last one from %s", len(have.Pauses), last.From)
 	}

@@ -294,15 +294,24 @@ func gapWords(r v1.Report) string {
 
 // notAsBefore says what was lost; empty when everything is as it was.
 func notAsBefore(inv v1.InventoryReport) string {
-	objects := map[string]bool{}
+	objects, accepted := map[string]bool{}, map[string]bool{}
 	for _, d := range inv.Differences {
-		if !d.Expected {
+		switch {
+		case d.Expected:
+		case d.Accepted != "":
+			accepted[d.Object] = true
+		default:
 			objects[d.Object] = true
 		}
 	}
-	switch n := len(objects); {
-	case n > 0:
+	are := func(n int) string {
 		return english.Count(n, "object") + english.Word(n, " is", " are") + " not as before"
+	}
+	switch {
+	case len(objects) > 0:
+		return are(len(objects))
+	case len(accepted) > 0 && inv.Known:
+		return are(len(accepted)) + ", which was accepted"
 	case !inv.Known:
 		return "whether anything was lost is unknown"
 	}
