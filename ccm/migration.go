@@ -71,7 +71,12 @@ func (r roster) migration(given migrationoptions.LeaderMigrationOptions) (migrat
 	if err != nil {
 		return migration{}, fmt.Errorf("using leader migration config %q: %w", path, err)
 	}
-	return migration{enabled: true, source: path, config: internal(normal), notes: notes}, nil
+	return migration{
+		enabled: true,
+		source:  path,
+		config:  internal(normal),
+		notes:   notes,
+	}, nil
 }
 
 // canonical returns the name under which the manager registers a controller. Node IPAM is known even to a manager that

@@ -281,7 +281,12 @@ const (
 )
 
 func newLimiter(class Class, ceiling float64, now time.Time) limiter {
-	l := limiter{class: class, ceiling: ceiling, rate: ceiling, at: now}
+	l := limiter{
+		class:   class,
+		ceiling: ceiling,
+		rate:    ceiling,
+		at:      now,
+	}
 	l.tokens = l.burst()
 	l.show()
 	return l

@@ -129,7 +129,14 @@ func (r *reader) item(
 		}
 	}
 	used[own] = true
-	made := &item{key: key, node: node, want: want, class: class, waiters: 1, done: make(chan struct{})}
+	made := &item{
+		key:     key,
+		node:    node,
+		want:    want,
+		class:   class,
+		waiters: 1,
+		done:    make(chan struct{}),
+	}
 	own.push(made, now)
 	return made, "cloud"
 }

@@ -253,7 +253,12 @@ func serviceScenarios() []Scenario {
 		{"target port", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort.IntVal = 8080 }},
 		{"number of ports", func(s *corev1.Service) {
 			s.Spec.Ports = append(
-				s.Spec.Ports, corev1.ServicePort{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, NodePort: 30443},
+				s.Spec.Ports, corev1.ServicePort{
+					Name:     "https",
+					Protocol: corev1.ProtocolTCP,
+					Port:     443,
+					NodePort: 30443,
+				},
 			)
 		}},
 		{"appProtocol of a port", func(s *corev1.Service) { s.Spec.Ports[0].AppProtocol = ptr.To("http") }},

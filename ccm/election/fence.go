@@ -82,7 +82,13 @@ func NewFence(lease string, clock Clock) *Fence {
 
 // Unfenced returns a fence that is open until it is revoked, for a process that runs without leader election.
 func Unfenced(adoptedAt time.Time) *Fence {
-	return &Fence{lease: "none", clock: Boottime(), open: true, forever: true, tenure: Tenure{AdoptedAt: adoptedAt}}
+	return &Fence{
+		lease:   "none",
+		clock:   Boottime(),
+		open:    true,
+		forever: true,
+		tenure:  Tenure{AdoptedAt: adoptedAt},
+	}
 }
 
 // UnfencedAfter is Unfenced for a process that started at one time, of a kind of manager that took over at another: see

@@ -66,7 +66,12 @@ type attempt struct {
 func (c *candidate) try() attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := attempt{at: c.now(), stamp: now(), before: c.record.count, create: c.record.seen == nil}
+	a := attempt{
+		at:     c.now(),
+		stamp:  now(),
+		before: c.record.count,
+		create: c.record.seen == nil,
+	}
 	if a.create {
 		a.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
 	} else {

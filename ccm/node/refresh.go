@@ -94,7 +94,12 @@ func (c *Controller) refreshGroup(ctx, reads, calls context.Context, group []*co
 		slots <- struct{}{}
 		writing.Go(func() {
 			defer func() { <-slots }()
-			j := &job{item: item{node.Name, true}, node: node, read: true, state: states[i]}
+			j := &job{
+				item:  item{node.Name, true},
+				node:  node,
+				read:  true,
+				state: states[i],
+			}
 			c.judgeRefresh(ctx, calls, j, c.runJob(calls, j))
 		})
 	}

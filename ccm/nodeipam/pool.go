@@ -46,7 +46,12 @@ func newPool(prefix netip.Prefix, size int) (*pool, error) {
 			prefix.Bits()+maxBits,
 		)
 	default:
-		p := &pool{prefix: prefix, size: size, blocks: 1 << width, used: map[uint64]int{}}
+		p := &pool{
+			prefix: prefix,
+			size:   size,
+			blocks: 1 << width,
+			used:   map[uint64]int{},
+		}
 		maxBlocks.WithLabelValues(p.label()).Set(float64(p.blocks))
 		return p, nil
 	}

@@ -112,7 +112,13 @@ func (c *Controller) mark(calls context.Context, node *corev1.Node) error {
 // retryUntilSuccess repeats an action with a growing pause until it succeeds. It is false if this process stops, or may
 // no longer act, before that.
 func (c *Controller) retryUntilSuccess(ctx, calls context.Context, what string, action func() error) bool {
-	pause := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 10 * time.Second}
+	pause := wait.Backoff{
+		Duration: 500 * time.Millisecond,
+		Factor:   2,
+		Jitter:   0.2,
+		Steps:    10,
+		Cap:      10 * time.Second,
+	}
 	for ctx.Err() == nil {
 		err := action()
 		if err == nil {

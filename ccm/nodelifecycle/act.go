@@ -239,5 +239,10 @@ func (c *Controller) patchTaints(calls context.Context, node *corev1.Node, taint
 
 // reference names a node in an event; it may be gone when the event is written.
 func reference(node *corev1.Node) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
+	return &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Node",
+		Name:       node.Name,
+		UID:        node.UID,
+	}
 }

@@ -27,11 +27,21 @@ type call struct {
 }
 
 func deleteOf(d destination, route *cloudprovider.Route) call {
-	return call{verb: "delete", destination: d, node: route.TargetNode, name: route.Name}
+	return call{
+		verb:        "delete",
+		destination: d,
+		node:        route.TargetNode,
+		name:        route.Name,
+	}
 }
 
 func createOf(d destination, c creation) call {
-	return call{verb: "create", destination: d, node: types.NodeName(c.node.Name), name: string(c.node.UID)}
+	return call{
+		verb:        "create",
+		destination: d,
+		node:        types.NodeName(c.node.Name),
+		name:        string(c.node.UID),
+	}
 }
 
 // attempt is what is remembered of a call.

@@ -153,7 +153,12 @@ func (c *Controller) created(d destination, creation creation, route *cloudprovi
 // eventFailed tells a node's user why it has no network, in upstream's words.
 func (c *Controller) eventFailed(creation creation, took time.Duration, err error) {
 	c.recorder.Eventf(
-		&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: creation.node.Name, UID: creation.node.UID},
+		&corev1.ObjectReference{
+			APIVersion: "v1",
+			Kind:       "Node",
+			Name:       creation.node.Name,
+			UID:        creation.node.UID,
+		},
 		corev1.EventTypeWarning, "FailedToCreateRoute", "Could not create route %s %s for node %s after %v: %v",
 		creation.node.UID, creation.cidr, creation.node.Name, took, err,
 	)
@@ -163,7 +168,12 @@ func (c *Controller) eventFailed(creation creation, took time.Duration, err erro
 func (c *Controller) eventRefused(n needs) {
 	for _, d := range slices.Sorted(maps.Keys(n.refused)) {
 		c.recorder.Eventf(
-			&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.node.Name, UID: n.node.UID},
+			&corev1.ObjectReference{
+				APIVersion: "v1",
+				Kind:       "Node",
+				Name:       n.node.Name,
+				UID:        n.node.UID,
+			},
 			corev1.EventTypeWarning, "FailedToCreateRoute", "Could not create route %s %s for node %s: %s",
 			n.node.UID, d, n.node.Name, n.refused[d],
 		)

@@ -217,7 +217,13 @@ func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
 	calls, begun := term.Begin(
 		ctx,
-		term.Config{Name: c.Name(), EventSource: "route_controller", Client: c.client, Metrics: c.metrics, Clock: c.clock},
+		term.Config{
+			Name:        c.Name(),
+			EventSource: "route_controller",
+			Client:      c.client,
+			Metrics:     c.metrics,
+			Clock:       c.clock,
+		},
 	)
 	defer begun.End()
 	c.recorder = begun.Recorder

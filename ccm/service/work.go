@@ -258,7 +258,13 @@ func (c *Controller) nextFor(key string) (task, error) {
 	}
 	lb, known := c.store.get(key)
 	op := chooseOperation(
-		facts{service: service, known: known, lb: lb, view: c.nodes.view(), now: c.clock.Now()},
+		facts{
+			service: service,
+			known:   known,
+			lb:      lb,
+			view:    c.nodes.view(),
+			now:     c.clock.Now(),
+		},
 	)
 	return task{op, service, lb}, nil
 }

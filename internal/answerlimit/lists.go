@@ -41,7 +41,12 @@ type lists struct {
 const keptLists = 4096
 
 func newLists(most, weight, pages int64) *lists {
-	return &lists{most: most, weight: weight, pages: pages, counts: listcount.Lists{Next: "continue", Keep: keptLists}}
+	return &lists{
+		most:   most,
+		weight: weight,
+		pages:  pages,
+		counts: listcount.Lists{Next: "continue", Keep: keptLists},
+	}
 }
 
 // page counts the page of a list that is asked for; nil where a request asks for none.

@@ -66,7 +66,12 @@ type cluster struct {
 }
 
 func (t *Total) cluster(most int) *cluster {
-	return &cluster{total: t, most: most, mostWatched: maxWatched, turn: semaphore.NewWeighted(1)}
+	return &cluster{
+		total:       t,
+		most:        most,
+		mostWatched: maxWatched,
+		turn:        semaphore.NewWeighted(1),
+	}
 }
 
 // named is the cluster of a name. It is kept, as a pool may ask for it again.

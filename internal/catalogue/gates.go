@@ -122,7 +122,12 @@ func parseSpan(words []string) gateSpan {
 	if _, err := fmt.Sscanf(words[0], "%d-%d", &s.from, &s.to); err != nil {
 		return gateSpan{from: 1}
 	}
-	s.Gate = Gate{Known: true, Stage: words[1], Default: words[2] == "on", Locked: words[3] == "locked"}
+	s.Gate = Gate{
+		Known:   true,
+		Stage:   words[1],
+		Default: words[2] == "on",
+		Locked:  words[3] == "locked",
+	}
 	s.in = scope(words[len(words)-1])
 	return s
 }

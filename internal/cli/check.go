@@ -45,7 +45,12 @@ func newCheck(c *console.Console) *cobra.Command {
 			report, err := run.Check(
 				cmd.Context(),
 				c.Client,
-				run.CheckOptions{Plan: f, Snapshot: from, Strict: shown.Strict, Wait: wait},
+				run.CheckOptions{
+					Plan:     f,
+					Snapshot: from,
+					Strict:   shown.Strict,
+					Wait:     wait,
+				},
 			)
 			isStillBlocked := errors.Is(err, client.ErrStillBlocked)
 			if err != nil && !isStillBlocked {

@@ -44,7 +44,12 @@ func newPause(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			want := v1.Pause{Run: doc.Run, By: requesterName(), At: c.ServerTime().UTC(), Reason: reason}
+			want := v1.Pause{
+				Run:    doc.Run,
+				By:     requesterName(),
+				At:     c.ServerTime().UTC(),
+				Reason: reason,
+			}
 			asked, err := pause.Request(cmd.Context(), c.Kube, want)
 			if err != nil {
 				return err

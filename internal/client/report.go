@@ -102,7 +102,12 @@ func (c *Client) BuildReport(ctx context.Context, f Evidence) (*built, error) {
 			c.Narrate("--accept %s is not needed: there is no such difference; take it back", key)
 		}
 	}
-	return &built{Report: r, journal: doc, before: before, after: in.After}, nil
+	return &built{
+		Report:  r,
+		journal: doc,
+		before:  before,
+		after:   in.After,
+	}, nil
 }
 
 func (c *Client) readEvents(path string, doc v1.Journal) ([]v1.OwnershipEvent, error) {

@@ -174,7 +174,12 @@ func entriesOf(provider string, in []byte) ([]setting, string, error) {
 	var out []setting
 	for _, b := range f.blocks {
 		for _, e := range b.entries {
-			out = append(out, setting{section: b.section, sub: b.sub, key: e.key, value: trimmed(e.value)})
+			out = append(out, setting{
+				section: b.section,
+				sub:     b.sub,
+				key:     e.key,
+				value:   trimmed(e.value),
+			})
 		}
 	}
 	return out, FormatINI, nil

@@ -38,7 +38,12 @@ func newEdits(in []byte) (*edits, error) {
 
 // derived applies the edits.
 func (d *edits) derived() Derived {
-	return Derived{Data: d.bytes(), Format: FormatINI, Changes: d.changes, Problems: d.problems}
+	return Derived{
+		Data:     d.bytes(),
+		Format:   FormatINI,
+		Changes:  d.changes,
+		Problems: d.problems,
+	}
 }
 
 func (d *edits) say(format string, args ...any) {

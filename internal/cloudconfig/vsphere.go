@@ -31,7 +31,12 @@ func deriveVSphere(in []byte) (Derived, error) {
 	}
 	t := &translation{file: f}
 	t.translate()
-	out := Derived{Data: in, Format: FormatYAML, Changes: t.changes, Problems: t.problems}
+	out := Derived{
+		Data:     in,
+		Format:   FormatYAML,
+		Changes:  t.changes,
+		Problems: t.problems,
+	}
 	if len(t.problems) > 0 {
 		return out, nil
 	}
@@ -292,7 +297,12 @@ func vsphereEntries(root *yaml.Node) []setting {
 			for k := 0; k+1 < len(inner.Content); k += 2 {
 				out = append(
 					out,
-					setting{section: centerSection, sub: key, key: dashed(inner.Content[k].Value), value: scalar(inner.Content[k+1])},
+					setting{
+						section: centerSection,
+						sub:     key,
+						key:     dashed(inner.Content[k].Value),
+						value:   scalar(inner.Content[k+1]),
+					},
 				)
 			}
 		}

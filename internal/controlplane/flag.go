@@ -49,7 +49,12 @@ func (m *Manifest) arguments() ([]argument, error) {
 			return nil, yamltext.Unsupported(owner.Line, "the container's %s is merged in from elsewhere", key)
 		}
 		for i, n := range list.items {
-			out = append(out, argument{value: said[i], node: n, list: list, index: i})
+			out = append(out, argument{
+				value: said[i],
+				node:  n,
+				list:  list,
+				index: i,
+			})
 		}
 	}
 	return out, nil

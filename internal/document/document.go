@@ -52,7 +52,12 @@ func (e *NewerError) Error() string {
 func (f Form) Judge(schema int, writer string) error {
 	switch {
 	case schema > f.Known:
-		return &NewerError{Object: f.Object, Has: fmt.Sprintf("schema %d", schema), Writer: writer, Known: f.Known}
+		return &NewerError{
+			Object: f.Object,
+			Has:    fmt.Sprintf("schema %d", schema),
+			Writer: writer,
+			Known:  f.Known,
+		}
 	case schema < 0:
 		return fmt.Errorf("%s has schema %d, which there is not: it was edited", f.Object, schema)
 	}
@@ -82,7 +87,12 @@ func (f Form) Read(data []byte, into any) error {
 	}
 	err := Strict(data, into)
 	if field, ok := unknownField(err); ok {
-		return &NewerError{Object: f.Object, Has: "the field " + field, Writer: head.ToolVersion, Known: f.Known}
+		return &NewerError{
+			Object: f.Object,
+			Has:    "the field " + field,
+			Writer: head.ToolVersion,
+			Known:  f.Known,
+		}
 	} else if err != nil {
 		return fmt.Errorf("%s: %w", f.Object, err)
 	}

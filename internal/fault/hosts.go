@@ -61,7 +61,12 @@ func faulty(h hostaccess.Host, dir string) hostaccess.Host {
 	guard, guards := h.(hostaccess.KubeletGuard)
 	trier, tries := h.(hostaccess.ImageTrier)
 	if dials && guards && tries {
-		return faultyPod{faultyHost: one, dialer: dialer, guard: guard, trier: trier}
+		return faultyPod{
+			faultyHost: one,
+			dialer:     dialer,
+			guard:      guard,
+			trier:      trier,
+		}
 	}
 	return one
 }

@@ -171,7 +171,12 @@ func claimant(ctx context.Context, lease string, candidates []Candidate) (Bindin
 		}
 		found = append(
 			found,
-			Binding{Component: c.Component, Host: c.Host, PID: procs[0].PID, StartTicks: procs[0].StartTicks},
+			Binding{
+				Component:  c.Component,
+				Host:       c.Host,
+				PID:        procs[0].PID,
+				StartTicks: procs[0].StartTicks,
+			},
 		)
 	}
 	switch len(found) {

@@ -279,7 +279,12 @@ func (p *Plane) sameRollback(doc *v1.Journal, before *v1.Snapshot) error {
 	} else {
 		why += ": " + strings.Join(differences[:min(len(differences), namedSteps)], "; ")
 	}
-	return &UnknownPlanError{Journal: p.home(Handover).JournalName(), SHA256: sum, Rollback: true, Why: why}
+	return &UnknownPlanError{
+		Journal:  p.home(Handover).JournalName(),
+		SHA256:   sum,
+		Rollback: true,
+		Why:      why,
+	}
 }
 
 // PlanRollback is the rollback as Rollback would execute it now, and the journal that it is of. It changes nothing.
@@ -381,7 +386,13 @@ const releaseTimeout = 10 * time.Second
 
 // locked holds the lock on the cluster during do.
 func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string)) error) (err error) {
-	t := lock.Taking{Holder: p.Holder, Steal: p.StealLock, From: p.Ended, Boot: p.Boot, Tell: p.Tell}
+	t := lock.Taking{
+		Holder: p.Holder,
+		Steal:  p.StealLock,
+		From:   p.Ended,
+		Boot:   p.Boot,
+		Tell:   p.Tell,
+	}
 	if t.Holder == "" {
 		t.Holder = lock.Holder("transplant")
 	}

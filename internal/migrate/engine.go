@@ -310,7 +310,12 @@ func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) 
 		now := e.env.Clock.Now().UTC()
 		if err := e.env.Journal.Save(
 			ctx,
-			v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: v1.StepResultAlreadyDone},
+			v1.StepRecord{
+				ID:      s.ID,
+				Started: now,
+				Ended:   &now,
+				Result:  v1.StepResultAlreadyDone,
+			},
 		); err != nil {
 			return err
 		}

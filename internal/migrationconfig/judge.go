@@ -82,12 +82,23 @@ type judge struct {
 func (j *judge) block(code Code, field, fix, format string, args ...any) {
 	j.problems = append(
 		j.problems,
-		Problem{Code: code, Field: field, Summary: fmt.Sprintf(format, args...), Fix: fix, Blocking: true},
+		Problem{
+			Code:     code,
+			Field:    field,
+			Summary:  fmt.Sprintf(format, args...),
+			Fix:      fix,
+			Blocking: true,
+		},
 	)
 }
 
 func (j *judge) warn(code Code, field, fix, format string, args ...any) {
-	j.problems = append(j.problems, Problem{Code: code, Field: field, Summary: fmt.Sprintf(format, args...), Fix: fix})
+	j.problems = append(j.problems, Problem{
+		Code:    code,
+		Field:   field,
+		Summary: fmt.Sprintf(format, args...),
+		Fix:     fix,
+	})
 }
 
 // file judges everything but the leaders.

@@ -37,7 +37,13 @@ type reader struct{ problems []Problem }
 func (r *reader) problem(code Code, field, fix, format string, args ...any) {
 	r.problems = append(
 		r.problems,
-		Problem{Code: code, Field: field, Summary: fmt.Sprintf(format, args...), Fix: fix, Blocking: true},
+		Problem{
+			Code:     code,
+			Field:    field,
+			Summary:  fmt.Sprintf(format, args...),
+			Fix:      fix,
+			Blocking: true,
+		},
 	)
 }
 

@@ -165,7 +165,12 @@ func (c *count) recordErrors(g growth) {
 func (t *Tally) Series() []v1.ObjectiveSeries {
 	var out []v1.ObjectiveSeries
 	for name, c := range t.counts {
-		s := v1.ObjectiveSeries{Name: name, Count: c.all, Slow: c.slow, MostIn15Minutes: c.densest}
+		s := v1.ObjectiveSeries{
+			Name:            name,
+			Count:           c.all,
+			Slow:            c.slow,
+			MostIn15Minutes: c.densest,
+		}
 		s.Breach = c.breach(name)
 		out = append(out, s)
 	}

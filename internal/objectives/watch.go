@@ -130,7 +130,12 @@ func ReadingsOf(events []v1.OwnershipEvent) []Reading {
 			continue
 		}
 		who := e.Component + "@" + e.Host
-		r := Reading{At: e.Time, Manager: who, Started: e.ProcessStarted, Series: e.Series}
+		r := Reading{
+			At:      e.Time,
+			Manager: who,
+			Started: e.ProcessStarted,
+			Series:  e.Series,
+		}
 		if r.Series == nil && ownership.IsSameStart(r.Started, last[who].Started) {
 			r.Series = last[who].Series
 		}

@@ -147,7 +147,12 @@ func (h *history) process(e v1.OwnershipEvent) {
 }
 
 func (h *history) add(e v1.OwnershipEvent) *processInstance {
-	i := &processInstance{Owner: h.Owner, history: h, started: e.ProcessStarted, seen: e.Time}
+	i := &processInstance{
+		Owner:   h.Owner,
+		history: h,
+		started: e.ProcessStarted,
+		seen:    e.Time,
+	}
 	if e.Looked != nil && !e.Ended {
 		i.since = *e.Looked
 	}
@@ -240,7 +245,12 @@ func (i *processInstance) confirm(at time.Time) {
 }
 
 func (i *processInstance) recordAnswer(e v1.OwnershipEvent, again bool) {
-	l := scrape{began: Began(e), ended: e.Time, loops: e.Loops, leads: e.Leads}
+	l := scrape{
+		began: Began(e),
+		ended: e.Time,
+		loops: e.Loops,
+		leads: e.Leads,
+	}
 	if again && e.Looked != nil {
 		l.after = *e.Looked
 	}
@@ -255,12 +265,22 @@ func (i *processInstance) recordAnswer(e v1.OwnershipEvent, again bool) {
 			s.seen = later(s.seen, l.began)
 			running[s.loop] = true
 		} else {
-			s.stopped = &end{lo: later(s.seen, l.after), hi: l.ended, looked: l.began, proof: v1.EndLoop}
+			s.stopped = &end{
+				lo:     later(s.seen, l.after),
+				hi:     l.ended,
+				looked: l.began,
+				proof:  v1.EndLoop,
+			}
 		}
 	}
 	for _, loop := range l.loops {
 		if !running[loop] {
-			i.segments = append(i.segments, &segment{loop: loop, look: l, from: l.ended, seen: l.began})
+			i.segments = append(i.segments, &segment{
+				loop: loop,
+				look: l,
+				from: l.ended,
+				seen: l.began,
+			})
 		}
 	}
 }
@@ -341,7 +361,12 @@ func (l *leaseHistory) observe(e v1.OwnershipEvent) {
 			}
 		}
 		if e.Holder != "" {
-			t := term{holder: e.Holder, acquired: e.Time, after: e.Time, earlier: l.last == nil}
+			t := term{
+				holder:   e.Holder,
+				acquired: e.Time,
+				after:    e.Time,
+				earlier:  l.last == nil,
+			}
 			if e.Looked != nil {
 				t.after = *e.Looked
 			}
@@ -402,7 +427,12 @@ func (w *windows) observe(last *v1.OwnershipEvent, e v1.OwnershipEvent) {
 		case last != nil:
 			lo = last.Time
 		}
-		*w = append(*w, window{lo: lo, hi: e.Time, open: true, why: e.Error})
+		*w = append(*w, window{
+			lo:   lo,
+			hi:   e.Time,
+			open: true,
+			why:  e.Error,
+		})
 	case e.Error != "":
 		(*w)[len(*w)-1].hi = e.Time
 	case failing:
@@ -420,7 +450,12 @@ func (w *windows) close(last *v1.OwnershipEvent, until time.Time, maxSilence tim
 		return
 	}
 	if last != nil && until.Sub(last.Time) > maxSilence {
-		*w = append(*w, window{lo: last.Time, hi: until, open: true, why: "nothing was recorded"})
+		*w = append(*w, window{
+			lo:   last.Time,
+			hi:   until,
+			open: true,
+			why:  "nothing was recorded",
+		})
 	}
 }
 

@@ -97,7 +97,12 @@ func (j *judge) overlappingGauges(old, next *tenure) {
 	if !finish.After(start) {
 		return
 	}
-	o := v1.Overlap{Loop: old.loop, Start: start, End: finish, Evidence: v1.EvidenceGauges}
+	o := v1.Overlap{
+		Loop:     old.loop,
+		Start:    start,
+		End:      finish,
+		Evidence: v1.EvidenceGauges,
+	}
 	o.Old, o.New = names(old, next)
 	j.out.Overlaps = append(j.out.Overlaps, o)
 }

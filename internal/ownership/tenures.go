@@ -56,7 +56,13 @@ func (j *judge) seenTenures() {
 }
 
 func (j *judge) seenTenure(i *processInstance, s *segment) *tenure {
-	t := &tenure{loop: s.loop, inc: i, from: s.from, segment: s, notBefore: later(i.since, s.look.after)}
+	t := &tenure{
+		loop:      s.loop,
+		inc:       i,
+		from:      s.from,
+		segment:   s,
+		notBefore: later(i.since, s.look.after),
+	}
 	first := len(i.looks) > 0 && i.looks[0].ended.Equal(s.look.ended)
 	t.earlier = first && !i.since.After(j.first)
 	if won := j.heldSince(t); won != nil && !t.earlier {
@@ -148,7 +154,12 @@ func (j *judge) attributeTo(owner Owner, call v1.CloudCall, c *counts) {
 	h := j.history(owner)
 	i := h.caller(loop, call.Arrived)
 	if i == nil {
-		i = &processInstance{Owner: owner, history: h, seen: call.Arrived, alive: call.Arrived}
+		i = &processInstance{
+			Owner:   owner,
+			history: h,
+			seen:    call.Arrived,
+			alive:   call.Arrived,
+		}
 		if n := len(h.incarnations); n > 0 {
 			i.end = &end{lo: call.Arrived, hi: h.incarnations[0].since, proof: v1.EndRestarted}
 		}
@@ -223,7 +234,12 @@ func (j *judge) add(i *processInstance, loop string, call v1.CloudCall) {
 		in.from, in.notBefore = call.Arrived, earlier(in.notBefore, call.Arrived)
 		in.certainFrom = in.earlier || !i.history.scrapeFail.hasMissedRead(in.notBefore, in.from)
 	default:
-		in = &tenure{loop: loop, inc: i, from: call.Arrived, notBefore: i.since}
+		in = &tenure{
+			loop:      loop,
+			inc:       i,
+			from:      call.Arrived,
+			notBefore: i.since,
+		}
 		j.tenures = append(j.tenures, in)
 	}
 	in.calls = append(in.calls, call)

@@ -39,7 +39,12 @@ func (d *Dialer) KeepOpen(ctx context.Context, t Target) (net.Conn, error) {
 		return nil, err
 	}
 	if c, ok := conn.(*net.TCPConn); ok {
-		alive := net.KeepAliveConfig{Enable: true, Idle: keepAliveEvery, Interval: keepAliveEvery, Count: keepAliveTries}
+		alive := net.KeepAliveConfig{
+			Enable:   true,
+			Idle:     keepAliveEvery,
+			Interval: keepAliveEvery,
+			Count:    keepAliveTries,
+		}
 		if err := c.SetKeepAliveConfig(alive); err != nil {
 			return nil, errors.Join(fmt.Errorf("asking for keepalives: %w", err), conn.Close())
 		}
@@ -70,7 +75,13 @@ func (r *run) keepAfterLook(
 		case !said:
 			said = true
 			why := fmt.Sprintf("connections through %d other ports are kept already", r.maxKept)
-			r.sink(v1.ProbeEvent{Time: r.now(), Event: v1.ProbeSkipped, Kind: v1.PathTCPKept, Path: t.Path, Error: why})
+			r.sink(v1.ProbeEvent{
+				Time:  r.now(),
+				Event: v1.ProbeSkipped,
+				Kind:  v1.PathTCPKept,
+				Path:  t.Path,
+				Error: why,
+			})
 		}
 		return nil
 	}
@@ -206,7 +217,12 @@ func isTimeout(err error) bool {
 
 // endingOf returns how a connection ended whose read failed.
 func endingOf(err error, opened, seen time.Time, quiet time.Duration) ending {
-	e := ending{at: seen, seen: seen, quiet: quiet, err: err}
+	e := ending{
+		at:    seen,
+		seen:  seen,
+		quiet: quiet,
+		err:   err,
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		e.err = errors.New("the far side closed it")

@@ -95,7 +95,13 @@ func (p *path) fails(unarmed, began, ended time.Time, err error) {
 	if !p.down {
 		p.down = true
 		since := p.worked
-		p.write(v1.ProbeEvent{Time: ended, Event: v1.ProbeDown, Since: &since, Began: &began, Error: err.Error()})
+		p.write(v1.ProbeEvent{
+			Time:  ended,
+			Event: v1.ProbeDown,
+			Since: &since,
+			Began: &began,
+			Error: err.Error(),
+		})
 	}
 }
 

@@ -97,7 +97,13 @@ func (r *run) followTargets(ctx context.Context) {
 		for _, n := range found.NotProbed {
 			if !said[n] {
 				said[n] = true
-				r.sink(v1.ProbeEvent{Time: r.now(), Event: v1.ProbeSkipped, Kind: n.Kind, Path: n.Path, Error: n.Why})
+				r.sink(v1.ProbeEvent{
+					Time:  r.now(),
+					Event: v1.ProbeSkipped,
+					Kind:  n.Kind,
+					Path:  n.Path,
+					Error: n.Why,
+				})
 			}
 		}
 		r.endTargets(targets, found)

@@ -128,7 +128,12 @@ func New(o Options) *Prober {
 	if o.Wall == nil {
 		o.Wall = time.Now
 	}
-	p := &Prober{Options: o, known: map[key]bool{}, mustStand: mustStand, maxKept: maxKept}
+	p := &Prober{
+		Options:   o,
+		known:     map[key]bool{},
+		mustStand: mustStand,
+		maxKept:   maxKept,
+	}
 	for _, e := range o.Earlier {
 		switch e.Event {
 		case v1.ProbePath:
@@ -305,7 +310,13 @@ func (r *run) writeLosses() {
 	}
 	r.lock.Unlock()
 	for kind, l := range lost {
-		r.sink(v1.ProbeEvent{Time: r.now(), Event: v1.ProbeLost, Kind: kind, Since: &l.since, Error: l.err.Error()})
+		r.sink(v1.ProbeEvent{
+			Time:  r.now(),
+			Event: v1.ProbeLost,
+			Kind:  kind,
+			Since: &l.since,
+			Error: l.err.Error(),
+		})
 	}
 }
 
@@ -315,7 +326,12 @@ func (r *run) pathOf(k key, interval time.Duration) *path {
 	defer r.lock.Unlock()
 	p := r.paths[k]
 	if p == nil {
-		p = &path{run: r, key: k, interval: interval, known: r.hasWorked(k)}
+		p = &path{
+			run:      r,
+			key:      k,
+			interval: interval,
+			known:    r.hasWorked(k),
+		}
 		r.paths[k] = p
 	}
 	return p

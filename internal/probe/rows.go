@@ -31,7 +31,12 @@ func Rows(d v1.Disruption) []Row {
 			switch {
 			case p.Kind != kind:
 			case kind == v1.PathAPIRead, kind == v1.PathAPIWatch, len(p.Outages) > 0:
-				row := Row{Kind: kind, Title: Title(kind, p.Path), Of: p, Result: p.Result}
+				row := Row{
+					Kind:   kind,
+					Title:  Title(kind, p.Path),
+					Of:     p,
+					Result: p.Result,
+				}
 				row.add(p)
 				out = append(out, row)
 			default:

@@ -134,7 +134,12 @@ func (s *summer) path(k key) *summed {
 func (s *summer) beginRun(e v1.ProbeEvent) {
 	if s.begun {
 		s.closeRun()
-		u := v1.Unobserved{From: s.last, To: e.Time, Seconds: round(max(0, e.Time.Sub(s.last))), Why: e.Error}
+		u := v1.Unobserved{
+			From:    s.last,
+			To:      e.Time,
+			Seconds: round(max(0, e.Time.Sub(s.last))),
+			Why:     e.Error,
+		}
 		switch {
 		case u.Why != "":
 			s.unordered = append(s.unordered, u)

@@ -129,7 +129,12 @@ func (f *Found) add(s *corev1.Service) {
 				)
 				continue
 			}
-			f.Targets = append(f.Targets, Target{Kind: v1.PathTCP, Path: name + " " + at, Address: at, Owner: "Service " + name})
+			f.Targets = append(f.Targets, Target{
+				Kind:    v1.PathTCP,
+				Path:    name + " " + at,
+				Address: at,
+				Owner:   "Service " + name,
+			})
 		}
 	}
 }

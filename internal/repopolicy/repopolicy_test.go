@@ -69,6 +69,11 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/good/a.go": "package good\ntype T struct{}\n" + methods("T", 40), "lab/a.go": "package lab\n" + methods("T", 41),
 			"internal/bad/a.go": "package bad\ntype T[K any] struct{}\n" + methods("*T[K]", 40), "internal/bad/b.go": "package bad\nfunc (t T[K]) last() {}\n",
 		}, []string{"internal/bad.T has 41 methods, a type may have 40"}},
+		{"a field of many has its own line", map[string]string{
+			"internal/a/a.go":      "package a\nvar t = T{A: 1, B: 2, C: 3}\nvar l = []T{{A: 1, B: 2, C: 3, D: 4}}\nvar m = map[string]int{a: 1, b: 2, c: 3, d: 4}\n",
+			"internal/a/b.go":      "package a\nvar t = T{A: 1, B: 2,\n\tC: 3, D: 4}\nvar p = f(&p.T{A: 1, B: 2, C: 3, D: U{A: 1, B: 2, C: 3, D: 4}})\n",
+			"internal/a/a_test.go": "package a\nvar t = T{A: 1, B: 2, C: 3, D: 4}\n", "lab/a.go": "package a\nvar t = T{A: 1, B: 2, C: 3, D: 4}\n",
+		}, []string{"internal/a/b.go:4 has 4 fields in one line: give each its own", "internal/a/b.go:4 has 4 fields in one line: give each its own"}},
 		{"lines stay narrow", map[string]string{
 			"a.go": "package a\n" + wide("+", 120) + wide("é+", 60) + "var s = \"" + wide("x", 200) + "\"\nvar r = `\n" + wide("y", 130) + "`\n// https://" + wide("x", 130) +
 				"//\t--->" + wide("x", 120) + "//go:embed " + wide("x", 130) + "f(" + wide("Convert", 20),

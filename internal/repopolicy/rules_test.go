@@ -45,6 +45,7 @@ var rules = map[string]rule{
 	"types stay small":                        methodCounts,
 	"what a command does knows no cobra":      clientImports,
 	"lines stay narrow":                       lineWidths,
+	"a field of many has its own line":        crowdedLiterals,
 	"findings are not taken apart":            textSplits,
 	"no code is written twice":                identicalRuns,
 	"components are named in one place":       componentNames,

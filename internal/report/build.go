@@ -302,7 +302,13 @@ func steps(j v1.Journal) []v1.StepReport {
 	out := []v1.StepReport{}
 	add := func(plan v1.Plan, skipPending bool) {
 		for _, s := range plan.Steps {
-			r := v1.StepReport{ID: s.ID, Phase: s.Phase, Title: s.Title, Host: s.Host, Result: v1.StepResultPending}
+			r := v1.StepReport{
+				ID:     s.ID,
+				Phase:  s.Phase,
+				Title:  s.Title,
+				Host:   s.Host,
+				Result: v1.StepResultPending,
+			}
 			if rec, ok := records[s.ID]; ok {
 				started := rec.Started.UTC()
 				r.Result, r.Error, r.Started, r.Handovers = rec.Result, rec.Error, &started, rec.Handovers

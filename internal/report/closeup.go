@@ -62,7 +62,12 @@ func clusters(gaps []v1.Gap) []cluster {
 			}
 			continue
 		}
-		out = append(out, cluster{gaps: []v1.Gap{g}, start: g.Start, end: g.End, longest: g.Seconds})
+		out = append(out, cluster{
+			gaps:    []v1.Gap{g},
+			start:   g.Start,
+			end:     g.End,
+			longest: g.Seconds,
+		})
 	}
 	return out
 }

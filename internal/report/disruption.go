@@ -205,7 +205,12 @@ func viewDisruption(r v1.Report) *disruptionView {
 	if d == nil {
 		return nil
 	}
-	v := &disruptionView{Disruption: d, Rows: pathRows(d), Outages: outageRows(r), Headline: probe.Summary(*d)}
+	v := &disruptionView{
+		Disruption: d,
+		Rows:       pathRows(d),
+		Outages:    outageRows(r),
+		Headline:   probe.Summary(*d),
+	}
 	_, v.Tone = budgetCell(d, d.Result)
 	s := scale{from: d.From, to: d.To}
 	v.Ticks = s.ticks(d.From, 6)

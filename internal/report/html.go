@@ -120,7 +120,13 @@ func objectiveRows(o *v1.Objectives) []objectiveRow {
 	var out []objectiveRow
 	for _, w := range o.Windows {
 		for _, s := range w.Series {
-			row := objectiveRow{Series: s.Name, Window: w.Name, Count: fmt.Sprint(s.Count), Slow: fmt.Sprint(s.Slow), Densest: "–"}
+			row := objectiveRow{
+				Series:  s.Name,
+				Window:  w.Name,
+				Count:   fmt.Sprint(s.Count),
+				Slow:    fmt.Sprint(s.Slow),
+				Densest: "–",
+			}
 			if s.Name == objectives.SeriesErrors {
 				row.Slow, row.Densest = "–", fmt.Sprintf("%.3g", s.MostIn15Minutes)
 			}
@@ -162,7 +168,12 @@ func writeHTML(w io.Writer, r v1.Report) error { return execute(w, "page", viewO
 
 // viewOf is what the page, and the picture of it, show of a report.
 func viewOf(r v1.Report) view {
-	v := view{Report: r, Style: template.CSS(pageStyle), Name: clusterName(r.Cluster), Headline: headline(r.Result)}
+	v := view{
+		Report:   r,
+		Style:    template.CSS(pageStyle),
+		Name:     clusterName(r.Cluster),
+		Headline: headline(r.Result),
+	}
 	v.Tone, v.Glyph = toneOf(r.Result)
 	if r.Result == v1.ResultOK {
 		v.Summary = summary(r)
@@ -339,7 +350,12 @@ func gapRows(r v1.Report, gaps []v1.Gap) []gapRow {
 	}
 	var out []gapRow
 	for _, g := range gaps {
-		row := gapRow{Gap: g, Title: title(r, g.Cause), Length: gapLabel(g), Lease: "–"}
+		row := gapRow{
+			Gap:    g,
+			Title:  title(r, g.Cause),
+			Length: gapLabel(g),
+			Lease:  "–",
+		}
 		if longest > 0 {
 			row.Width = percent(100 * g.Seconds / longest)
 			if g.LeaseSeconds != nil {

@@ -155,7 +155,12 @@ func drawLane(r v1.Report, s scale, loop string) loopBand {
 			rows[name] = len(l.Rows)
 			l.Rows = append(
 				l.Rows,
-				row{Name: name, Short: short(name), Class: class(t.Component), Y: headHeight + len(l.Rows)*rowHeight},
+				row{
+					Name:  name,
+					Short: short(name),
+					Class: class(t.Component),
+					Y:     headHeight + len(l.Rows)*rowHeight,
+				},
 			)
 		}
 		at := &l.Rows[rows[name]]
@@ -201,7 +206,14 @@ func drawBar(t v1.Tenure, s scale, y int) bar {
 		title += "; a look was missing at one end"
 	}
 	x, w := s.positionAt(from), s.positionAt(to)-s.positionAt(from)
-	return bar{X: percent(x), W: percent(max(w, 0.15)), Y: y, Class: class(t.Component), Title: title, Certain: t.Certain}
+	return bar{
+		X:       percent(x),
+		W:       percent(max(w, 0.15)),
+		Y:       y,
+		Class:   class(t.Component),
+		Title:   title,
+		Certain: t.Certain,
+	}
 }
 
 // drawGaps marks gaps and overlaps; the largest are labelled first, and labels that would run into each other are left

@@ -298,7 +298,12 @@ func (v *verifier) disruption() {
 		)
 		return
 	}
-	c := v1.VerificationCheck{Name: "disruption", Outcome: v1.Pass, Summary: probe.Summary(*d), Problems: d.Reasons}
+	c := v1.VerificationCheck{
+		Name:     "disruption",
+		Outcome:  v1.Pass,
+		Summary:  probe.Summary(*d),
+		Problems: d.Reasons,
+	}
 	switch d.Result {
 	case v1.DisruptionOver:
 		c.Outcome = v1.Fail

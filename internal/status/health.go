@@ -243,7 +243,12 @@ func podHealth(f Facts) []v1.Blocker {
 			continue
 		}
 		message := "pod " + p.Namespace + "/" + p.Name + " is not Ready"
-		facts := podreason.Facts{Pod: p, Events: eventsOf(f, p), Node: f.Nodes[p.Spec.NodeName], Now: f.Now}
+		facts := podreason.Facts{
+			Pod:    p,
+			Events: eventsOf(f, p),
+			Node:   f.Nodes[p.Spec.NodeName],
+			Now:    f.Now,
+		}
 		if why, is := podreason.Of(facts); is {
 			message = why.String()
 		}

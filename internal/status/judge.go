@@ -110,7 +110,12 @@ func lockOf(f Facts) *v1.LockStatus {
 	if f.Lock == nil {
 		return nil
 	}
-	l := &v1.LockStatus{Holder: f.Lock.Holder, User: f.Lock.User, Host: f.Lock.Host, PID: f.Lock.PID}
+	l := &v1.LockStatus{
+		Holder: f.Lock.Holder,
+		User:   f.Lock.User,
+		Host:   f.Lock.Host,
+		PID:    f.Lock.PID,
+	}
 	written := f.Lock.Renewed
 	switch {
 	case f.IsLocalTime:

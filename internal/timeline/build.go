@@ -116,13 +116,25 @@ type builder struct {
 func (b *builder) addMoment(t time.Time, source, level, object, message string) {
 	b.entries = append(
 		b.entries,
-		entry{v1.TimelineEntry{Time: t, Source: source, Level: level, Object: object, Message: message}, t},
+		entry{v1.TimelineEntry{
+			Time:    t,
+			Source:  source,
+			Level:   level,
+			Object:  object,
+			Message: message,
+		}, t},
 	)
 }
 
 // during adds something that lasted; to is nil while it goes on.
 func (b *builder) during(from time.Time, to *time.Time, source, level, object, message string) {
-	e := entry{v1.TimelineEntry{Time: from, Source: source, Level: level, Object: object, Message: message}, b.now}
+	e := entry{v1.TimelineEntry{
+		Time:    from,
+		Source:  source,
+		Level:   level,
+		Object:  object,
+		Message: message,
+	}, b.now}
 	if to != nil {
 		seconds := round(max(0, to.Sub(from)))
 		e.DurationSeconds, e.end = &seconds, *to

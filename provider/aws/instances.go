@@ -70,7 +70,12 @@ func (c *Cloud) ListInstances(
 		// stopping is not: the provider waits until it is certain
 		states[i].Shutdown = instance.State.Name == ec2types.InstanceStateNameStopped
 		if want&cloud.WantMetadata != 0 {
-			described = append(described, description{index: i, node: nodes[i], instance: instance, providerID: q.providerID})
+			described = append(described, description{
+				index:      i,
+				node:       nodes[i],
+				instance:   instance,
+				providerID: q.providerID,
+			})
 		}
 	}
 	c.describe(ctx, described, states)

@@ -25,7 +25,12 @@ func (s suite) loadBalancers(t *testing.T) {
 	for _, fault := range Faults() {
 		s.test(t, fault.Name, func(s *subject) { s.balancerDuring(fault) })
 	}
-	refused := Fault{Name: "refused", Status: http.StatusForbidden, Type: "text/plain", Body: "no"}
+	refused := Fault{
+		Name:   "refused",
+		Status: http.StatusForbidden,
+		Type:   "text/plain",
+		Body:   "no",
+	}
 	lost := Fault{Name: "done and the answer lost", Lost: true}
 	for _, fault := range []Fault{refused, lost} {
 		t.Run("each change "+fault.Name, func(t *testing.T) {

@@ -82,7 +82,12 @@ func (s suite) subject(t *testing.T) *subject {
 	if made.Cluster == "" {
 		made.Cluster = "conformance"
 	}
-	return &subject{Subject: made, t: t, wire: wire, nodePorts: map[string]int32{}}
+	return &subject{
+		Subject:   made,
+		t:         t,
+		wire:      wire,
+		nodePorts: map[string]int32{},
+	}
 }
 
 // test runs one test, side by side with the others.

@@ -29,7 +29,12 @@ const page = "<html><head><title>error</title></head><body><h1>error</h1></body>
 // Faults are the ways in which every cloud fails one day: by itself, or through the proxy that is in front of it.
 func Faults() []Fault {
 	text := func(name string, status int) Fault {
-		return Fault{Name: name, Status: status, Type: "text/plain", Body: http.StatusText(status)}
+		return Fault{
+			Name:   name,
+			Status: status,
+			Type:   "text/plain",
+			Body:   http.StatusText(status),
+		}
 	}
 	return []Fault{
 		text("credentials that are refused", http.StatusUnauthorized),

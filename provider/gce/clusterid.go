@@ -121,7 +121,14 @@ type silence struct{}
 func (silence) RoundTrip(in *http.Request) (*http.Response, error) {
 	answer := func(status int, body io.ReadCloser) (*http.Response, error) {
 		header := http.Header{"Content-Type": {runtime.ContentTypeJSON}}
-		return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: header, Body: body, Request: in}, nil
+		return &http.Response{
+			StatusCode: status,
+			ProtoMajor: 1,
+			ProtoMinor: 1,
+			Header:     header,
+			Body:       body,
+			Request:    in,
+		}, nil
 	}
 	query := in.URL.Query()
 	switch {

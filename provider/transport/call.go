@@ -93,7 +93,12 @@ func (c *Call) keep(in *http.Request, out *http.Response) error {
 	out.Body = io.NopCloser(bytes.NewReader(body))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.read[in.URL.String()] = &keptAnswer{at: in.URL, status: out.Status, header: out.Header.Clone(), body: body}
+	c.read[in.URL.String()] = &keptAnswer{
+		at:     in.URL,
+		status: out.Status,
+		header: out.Header.Clone(),
+		body:   body,
+	}
 	return nil
 }
 

@@ -110,7 +110,13 @@ func bound(ctx context.Context, body io.ReadCloser, request Request, limit int64
 	if page == nil {
 		page, _ = ctx.Value(readingKey{}).(*listcount.Count)
 	}
-	return &bounded{ReadCloser: body, left: limit, request: request, limit: limit, page: page}
+	return &bounded{
+		ReadCloser: body,
+		left:       limit,
+		request:    request,
+		limit:      limit,
+		page:       page,
+	}
 }
 
 // bounded is the body of an answer, which ends in an error when it is longer than it may be. A proxy that answers

@@ -38,7 +38,12 @@ type Listener struct {
 // NewListener returns a listener that calls ended when it hears that a holder which it follows has ended. It begins a
 // watch that broke again after the retry time.
 func NewListener(pods corev1client.PodInterface, retry time.Duration, ended func(Claim)) *Listener {
-	return &Listener{pods: pods, retry: retry, ended: ended, changed: make(chan struct{}, 1)}
+	return &Listener{
+		pods:    pods,
+		retry:   retry,
+		ended:   ended,
+		changed: make(chan struct{}, 1),
+	}
 }
 
 // Follow says which holder is followed from now on; none, where the claim is empty. It never blocks.

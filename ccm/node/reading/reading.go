@@ -44,7 +44,12 @@ type Reader struct {
 
 // New returns a reader that is stuck when a call takes longer than stuckAfter.
 func New(instances cloud.Instances, class cloud.Class, timeout, stuckAfter time.Duration) Reader {
-	return Reader{Instances: instances, Class: class, Timeout: timeout, Tracker: progress.New(stuckAfter)}
+	return Reader{
+		Instances: instances,
+		Class:     class,
+		Timeout:   timeout,
+		Tracker:   progress.New(stuckAfter),
+	}
 }
 
 // Size is how many nodes one call serves, at least 1. A group has no more.

@@ -107,7 +107,14 @@ func migrationConfigs(f facts.Facts) (all []judged, unclear []string) {
 		}
 		all = append(
 			all,
-			judged{Instance: p, path: file.Path, content: file.Content, minor: minor, config: config, problems: problems},
+			judged{
+				Instance: p,
+				path:     file.Path,
+				content:  file.Content,
+				minor:    minor,
+				config:   config,
+				problems: problems,
+			},
 		)
 	}
 	return all, unclear

@@ -122,7 +122,12 @@ func (s *eventStream) stopAtEnd(gone func()) {
 
 func (s *eventStream) plan(p *v1.Plan, dryRuns []v1.DryRun) {
 	if s != nil {
-		s.write(v1.RunEvent{Type: v1.EventPlan, Plan: p, PlanSHA256: compare.Digest(p), DryRuns: dryRuns})
+		s.write(v1.RunEvent{
+			Type:       v1.EventPlan,
+			Plan:       p,
+			PlanSHA256: compare.Digest(p),
+			DryRuns:    dryRuns,
+		})
 	}
 }
 

@@ -143,7 +143,12 @@ func (p *Page) columns(widths []int, cells []string) string {
 	for i, c := range cells {
 		c = p.flat(c)
 		if i < len(widths) {
-			short := Layout{Width: widths[i], Ascii: p.Ascii, Wide: p.Wide, Whole: p.Whole}.cutTo(c)
+			short := Layout{
+				Width: widths[i],
+				Ascii: p.Ascii,
+				Wide:  p.Wide,
+				Whole: p.Whole,
+			}.cutTo(c)
 			text.WriteString(short + strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(short))+2))
 			continue
 		}

@@ -170,7 +170,13 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 		j, err := journal.Create(
 			ctx,
 			c.Kube,
-			v1.Journal{Run: now.Format(runFormat), Started: now, Phase: v1.RunApplying, User: client.UserName(), Plan: *p},
+			v1.Journal{
+				Run:     now.Format(runFormat),
+				Started: now,
+				Phase:   v1.RunApplying,
+				User:    client.UserName(),
+				Plan:    *p,
+			},
 			snap,
 		)
 		if err != nil {

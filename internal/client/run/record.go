@@ -70,7 +70,12 @@ func record(
 			m, err := c.Scrape(ctx, t.Component, t.Host, t.Address)
 			if err == nil && len(m.Series) > 0 {
 				who := t.Component + "@" + t.Host
-				watch.Add(objectives.Reading{At: time.Now(), Manager: who, Started: m.ProcessStarted, Series: m.Series})
+				watch.Add(objectives.Reading{
+					At:      time.Now(),
+					Manager: who,
+					Started: m.ProcessStarted,
+					Series:  m.Series,
+				})
 				publish(c.Progress, watch)
 			}
 			return m, err

@@ -157,7 +157,12 @@ func (o *ApplyOptions) extentOf(c *client.Client, doc v1.Journal, before *v1.Sna
 		part.Until = o.Until
 	}
 	n, err := planstep.Until(&doc.Plan, part.Until)
-	return extent{steps: n, later: part.Later, nodes: o.Nodes, own: part.Steps}, err
+	return extent{
+		steps: n,
+		later: part.Later,
+		nodes: o.Nodes,
+		own:   part.Steps,
+	}, err
 }
 
 // checkNodes refuses names that a run cannot be limited to, before a host is reached.

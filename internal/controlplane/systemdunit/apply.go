@@ -244,7 +244,12 @@ func (u *Unit) separator(i int) string {
 
 // applyChange makes a change and compares the command line with what it ought to be.
 func (u *Unit) applyChange(c *unitChange) (*Unit, error) {
-	out := &Unit{Name: u.Name, UnitFiles: u.UnitFiles, Contents: maps.Clone(u.Contents), globs: u.globs}
+	out := &Unit{
+		Name:      u.Name,
+		UnitFiles: u.UnitFiles,
+		Contents:  maps.Clone(u.Contents),
+		globs:     u.globs,
+	}
 	for file, splices := range c.splices {
 		out.Contents[file] = textedit.ApplySplices(u.Contents[file], splices)
 	}

@@ -119,7 +119,12 @@ func (u *Unit) readStart(s located) error {
 				return err
 			}
 		}
-		u.Arguments = append(u.Arguments, unitArgument{value: text, File: s.file, start: w.start, end: w.end})
+		u.Arguments = append(u.Arguments, unitArgument{
+			value: text,
+			File:  s.file,
+			start: w.start,
+			end:   w.end,
+		})
 	}
 	if len(u.Arguments) == 0 {
 		return errors.New("it names no program")
@@ -162,7 +167,13 @@ func (u *Unit) addVariable(name string) error {
 	for _, w := range words {
 		u.Arguments = append(
 			u.Arguments,
-			unitArgument{value: w.Value, File: a.file, start: w.Start, end: w.End, variable: name},
+			unitArgument{
+				value:    w.Value,
+				File:     a.file,
+				start:    w.Start,
+				end:      w.End,
+				variable: name,
+			},
 		)
 	}
 	return nil

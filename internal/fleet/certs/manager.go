@@ -194,7 +194,12 @@ func (m *Manager) agree(ctx context.Context) (keyring, error) {
 	o := m.options
 	ring, changed, err := ring.step(
 		o.Clock.Now(),
-		policy{authority: o.AuthorityLifetime, leaf: o.Lifetime, overlap: o.Overlap, hosts: o.Hosts},
+		policy{
+			authority: o.AuthorityLifetime,
+			leaf:      o.Lifetime,
+			overlap:   o.Overlap,
+			hosts:     o.Hosts,
+		},
 	)
 	if err != nil || !changed && !missing {
 		return ring, err

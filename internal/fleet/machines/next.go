@@ -300,7 +300,12 @@ func (n *next) restart(d Deployment) Step {
 		n.record.Began = map[string]Begun{}
 	}
 	n.record.Began[key(d)] = Begun{At: n.now(), Value: value, Moved: n.now()}
-	return Step{Record: n.record, Restart: &d, Value: value, Rolling: true}
+	return Step{
+		Record:  n.record,
+		Restart: &d,
+		Value:   value,
+		Rolling: true,
+	}
 }
 
 // candidates are the MachineDeployments that are stale by their template. Those with few machines come first. Those

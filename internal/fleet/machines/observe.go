@@ -342,7 +342,12 @@ func (w *liveObjects) deploymentOf(m Machine) *Deployment {
 }
 
 func (w *liveObjects) machine(m Machine) MachineState {
-	s := MachineState{Namespace: m.Namespace, Name: m.Name, Deleting: !m.Deleting.IsZero(), Evidence: EvidenceNone}
+	s := MachineState{
+		Namespace: m.Namespace,
+		Name:      m.Name,
+		Deleting:  !m.Deleting.IsZero(),
+		Evidence:  EvidenceNone,
+	}
 	if d := w.deploymentOf(m); d != nil {
 		s.Deployment = d.Name
 	}

@@ -95,7 +95,12 @@ func (n *next) regression() *Stopped {
 				continue
 			}
 			if why := n.wrong(m, states[m.Namespace+"/"+m.Name], n.record.Began[key(d)]); why != "" {
-				return &Stopped{Deployment: key(d), Machine: m.Name, Reason: "new machine " + m.Name + " " + why, At: n.now()}
+				return &Stopped{
+					Deployment: key(d),
+					Machine:    m.Name,
+					Reason:     "new machine " + m.Name + " " + why,
+					At:         n.now(),
+				}
 			}
 		}
 		if b := n.record.Began[key(d)]; !n.isDeploymentDone(d) && n.Time.Sub(b.Moved) > n.timeout {

@@ -75,7 +75,13 @@ func (r Restarter) Pass(ctx context.Context) (Pass, error) {
 		return Pass{}, err
 	}
 	s := Next(f, o, r.Policy)
-	p := Pass{Observation: o, Waiting: s.Waiting, Stopped: s.Stopped, Rolling: s.Rolling, Restarted: s.Done}
+	p := Pass{
+		Observation: o,
+		Waiting:     s.Waiting,
+		Stopped:     s.Stopped,
+		Rolling:     s.Rolling,
+		Restarted:   s.Done,
+	}
 	after := f.Record.clone()
 	after.Restart = s.Record
 	if _, err := r.Store.Save(ctx, after, f.Record, version); err != nil {
@@ -138,7 +144,13 @@ func countByDeployment(machines []MachineState) map[string]counts {
 
 // deployment judges a MachineDeployment, its machines already judged and counted.
 func (w *liveObjects) deployment(d Deployment, has counts) DeploymentState {
-	s := DeploymentState{Namespace: d.Namespace, Name: d.Name, Wanted: d.Replicas, Machines: has.machines, Done: has.done}
+	s := DeploymentState{
+		Namespace: d.Namespace,
+		Name:      d.Name,
+		Wanted:    d.Replicas,
+		Machines:  has.machines,
+		Done:      has.done,
+	}
 	s.Reason, s.Message = w.unsettled(d, s)
 	s.Settled = s.Reason == ""
 	if s.Settled && d.Replicas == 0 && w.hasOldTemplate(d) {

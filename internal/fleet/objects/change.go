@@ -41,7 +41,12 @@ type Change struct {
 
 // Of begins a change of a Cluster as it was read from a group.
 func Of(group string, c *kubermatic.Cluster) *Change {
-	return &Change{group: group, name: c.Name, uid: c.UID, version: c.ResourceVersion}
+	return &Change{
+		group:   group,
+		name:    c.Name,
+		uid:     c.UID,
+		version: c.ResourceVersion,
+	}
 }
 
 // Unconditional lets the change go through whatever was written since the object was read, as long as it is the same

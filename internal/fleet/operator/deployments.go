@@ -78,7 +78,13 @@ func newDeployments(
 	changed func(namespace string),
 	wanted func() ([]string, bool),
 ) *deployments {
-	return &deployments{kube: kube, changed: changed, wanted: wanted, askAgain: askAgain, spaces: map[string]*space{}}
+	return &deployments{
+		kube:     kube,
+		changed:  changed,
+		wanted:   wanted,
+		askAgain: askAgain,
+		spaces:   map[string]*space{},
+	}
 }
 
 // run keeps the caches of all clusters' namespaces until ctx ends.
@@ -305,7 +311,12 @@ func stripped(o any) (any, error) {
 		return o, nil
 	}
 	out := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       d.Namespace,
+			Name:            d.Name,
+			UID:             d.UID,
+			ResourceVersion: d.ResourceVersion,
+		},
 	}
 	if runsManager(d) && d.Labels[managedBy] != managedByUs {
 		out.Annotations = map[string]string{foreignManager: ""}

@@ -77,7 +77,12 @@ func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	if err != nil { // what one half has done before the other one failed is told as well
 		return PartsSeen{Did: result.Did}, fmt.Errorf("bringing the parts around machines about: %w", err)
 	}
-	seen := state.Parts{Ready: result.Ready, CSIReady: result.CSIReady, CSI: result.CSIMessage, Waiting: result.Waiting}
+	seen := state.Parts{
+		Ready:    result.Ready,
+		CSIReady: result.CSIReady,
+		CSI:      result.CSIMessage,
+		Waiting:  result.Waiting,
+	}
 	return PartsSeen{Parts: seen, Detail: result, Did: result.Did}, nil
 }
 
@@ -280,7 +285,12 @@ func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cl
 
 func (f FleetRules) facts(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) (rules.Facts, error) {
 	dc, err := f.Datacenter.readFor(ctx, c)
-	return rules.Facts{VSphereCSI: f.VSphereCSI, RunsInTree: inTree, Driver: parts.Known, Datacenter: dc}, err
+	return rules.Facts{
+		VSphereCSI: f.VSphereCSI,
+		RunsInTree: inTree,
+		Driver:     parts.Known,
+		Datacenter: dc,
+	}, err
 }
 
 // Hosted is the Engine of control planes that the seed hosts.

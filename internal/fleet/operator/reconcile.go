@@ -192,7 +192,12 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 // act begins what the decision asks for.
 func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observation, d state.Decision) {
 	c, w := o.Cluster, d.Work
-	t := Target{Name: c.Name, Namespace: c.ControlPlaneNamespace(), Group: o.Group, Cluster: c}
+	t := Target{
+		Name:      c.Name,
+		Namespace: c.ControlPlaneNamespace(),
+		Group:     o.Group,
+		Cluster:   c,
+	}
 	op.Metrics.phase(c.Name, d)
 	if w.Stop {
 		op.runs.stop(c.Name)

@@ -62,7 +62,13 @@ type waiter struct {
 }
 
 func newRuns(limit int, stall time.Duration, now func() time.Time) *runs {
-	return &runs{limit: limit, most: 4 * limit, stall: stall, now: now, active: map[string]*run{}}
+	return &runs{
+		limit:  limit,
+		most:   4 * limit,
+		stall:  stall,
+		now:    now,
+		active: map[string]*run{},
+	}
 }
 
 // admit gives the cluster a place, or notes that it waits for one. It never gives a second one.
@@ -78,7 +84,12 @@ func (r *runs) admit(name string, urgent bool, part state.Part, back bool) (*run
 		return nil, false
 	}
 	r.waiting = slices.Delete(r.waiting, at, at+1)
-	admitted := &run{part: part, back: back, stop: make(chan struct{}), moved: r.now()}
+	admitted := &run{
+		part:  part,
+		back:  back,
+		stop:  make(chan struct{}),
+		moved: r.now(),
+	}
 	r.active[name] = admitted
 	return admitted, true
 }

@@ -63,7 +63,12 @@ type process struct {
 func run(ctx context.Context, f *flags) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p := &process{flags: f, log: klog.Background(), metrics: operator.NewMetrics(), led: make(chan struct{})}
+	p := &process{
+		flags:   f,
+		log:     klog.Background(),
+		metrics: operator.NewMetrics(),
+		led:     make(chan struct{}),
+	}
 	if err := p.connect(); err != nil {
 		return err
 	}

@@ -79,7 +79,13 @@ func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
 	if err != nil {
 		return nil, hideValues(err)
 	}
-	out := &connection{base: base, dialer: d, rt: rt, server: server, owner: p}
+	out := &connection{
+		base:   base,
+		dialer: d,
+		rt:     rt,
+		server: server,
+		owner:  p,
+	}
 	out.ended, out.end = context.WithCancel(context.Background()) //nolint:forbidigo // it lives as long as the pool wants it to, not its first caller
 	return out, nil
 }

@@ -106,7 +106,12 @@ func (p *Pool) backoff(e *entry) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.o.Clock.Now().Before(e.until) {
-		return &BackoffError{Namespace: e.namespace, Until: e.until, Failures: e.failures, Err: e.lastErr}
+		return &BackoffError{
+			Namespace: e.namespace,
+			Until:     e.until,
+			Failures:  e.failures,
+			Err:       e.lastErr,
+		}
 	}
 	return nil
 }

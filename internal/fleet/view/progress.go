@@ -57,7 +57,13 @@ func placeOf(annotations map[string]string) *v1.FleetPlace {
 	if wave > of {
 		return nil
 	}
-	return &v1.FleetPlace{Rollout: m[5], Wave: wave, Of: of, Clusters: clusters, Until: m[4]}
+	return &v1.FleetPlace{
+		Rollout:  m[5],
+		Wave:     wave,
+		Of:       of,
+		Clusters: clusters,
+		Until:    m[4],
+	}
 }
 
 // RolloutID names a rollout by what chooses its clusters and waves. So the same command, run again, goes on with the

@@ -57,7 +57,12 @@ type answer struct {
 }
 
 func newAuthority(kube kubernetes.Interface, c clock.PassiveClock) *authority {
-	return &authority{kube: kube, clock: c, turn: make(chan struct{}, questions), known: map[string]answer{}}
+	return &authority{
+		kube:  kube,
+		clock: c,
+		turn:  make(chan struct{}, questions),
+		known: map[string]answer{},
+	}
 }
 
 // getAnswer returns what is remembered, or asks for it.

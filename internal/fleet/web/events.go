@@ -129,7 +129,12 @@ func rowsOf(status v1.FleetStatus) map[string][]byte {
 
 func difference(status v1.FleetStatus, last map[string][]byte) (delta, map[string][]byte) {
 	now := rowsOf(status)
-	d := delta{Time: status.Time, Summary: status.Summary, Overall: overallOf(status), NotRead: status.NotRead}
+	d := delta{
+		Time:    status.Time,
+		Summary: status.Summary,
+		Overall: overallOf(status),
+		NotRead: status.NotRead,
+	}
 	for _, row := range status.Clusters {
 		if key := rowKey(row); !bytes.Equal(now[key], last[key]) {
 			d.Rows = append(d.Rows, row)

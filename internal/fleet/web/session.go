@@ -46,7 +46,12 @@ func newSessions(c clock.PassiveClock) *sessions {
 
 func (s *sessions) openSession(token string) (string, *session) {
 	now := s.clock.Now()
-	made := &session{token: token, csrf: rand.Text(), begun: now, asked: now}
+	made := &session{
+		token: token,
+		csrf:  rand.Text(),
+		begun: now,
+		asked: now,
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.byID) >= maxSessions {
@@ -161,7 +166,12 @@ type signedIn struct {
 }
 
 func (s *server) signedIn(p *person) signedIn {
-	out := signedIn{User: p.Username, Actions: s.EnableActions, ToolVersion: s.ToolVersion, Seed: s.Seed.Server}
+	out := signedIn{
+		User:        p.Username,
+		Actions:     s.EnableActions,
+		ToolVersion: s.ToolVersion,
+		Seed:        s.Seed.Server,
+	}
 	if p.session != nil {
 		out.Csrf = p.session.csrf
 	}

@@ -76,7 +76,12 @@ func New(o Options) (*Agent, error) {
 	}
 	var err error
 	if a.host, err = local.OpenMounted(
-		local.MountedRoot{Name: o.Name, Dir: a.Root, Parts: o.Parts, Refused: refused},
+		local.MountedRoot{
+			Name:    o.Name,
+			Dir:     a.Root,
+			Parts:   o.Parts,
+			Refused: refused,
+		},
 	); err != nil {
 		return nil, err
 	}

@@ -54,7 +54,13 @@ func OpenMounted(w MountedRoot) (Machine, error) {
 	if !isDirectory(w.Dir) {
 		return nil, fmt.Errorf("root of host %q: %s is not a directory", w.Name, w.Dir)
 	}
-	l := &Host{name: w.Name, Dir: filepath.Clean(w.Dir), write: (*os.File).Write, proc: "/proc", restart: restartTimeout}
+	l := &Host{
+		name:    w.Name,
+		Dir:     filepath.Clean(w.Dir),
+		write:   (*os.File).Write,
+		proc:    "/proc",
+		restart: restartTimeout,
+	}
 	l.whole, l.parts, l.refused = true, w.Parts, w.Refused
 	return l, nil
 }

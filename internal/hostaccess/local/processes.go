@@ -170,7 +170,12 @@ func (l *Host) processOf(pid int, component string) (v1.Process, bool, error) {
 	if err != nil {
 		return v1.Process{}, false, fmt.Errorf("reading the state of process %d: %w", pid, err)
 	}
-	return v1.Process{PID: pid, StartTicks: ticks, State: state, Args: args}, state != "", nil
+	return v1.Process{
+		PID:        pid,
+		StartTicks: ticks,
+		State:      state,
+		Args:       args,
+	}, state != "", nil
 }
 
 // runs reports whether a program is a component: cloud-controller-manager is also every cloud's own, such as

@@ -116,7 +116,13 @@ func (m *manual) WriteFile(ctx context.Context, path string, data []byte, mode f
 	if _, err := hostaccess.RelativePath(path); err != nil {
 		return fmt.Errorf("writing on host %s: %w", m.Name(), err)
 	}
-	return m.add(ctx, &change{kind: changeWrite, path: path, data: data, sum: hostaccess.SHA256(data), mode: mode.Perm()})
+	return m.add(ctx, &change{
+		kind: changeWrite,
+		path: path,
+		data: data,
+		sum:  hostaccess.SHA256(data),
+		mode: mode.Perm(),
+	})
 }
 
 func (m *manual) Remove(ctx context.Context, path string) error {
@@ -127,7 +133,13 @@ func (m *manual) Remove(ctx context.Context, path string) error {
 }
 
 func (m *manual) Backup(ctx context.Context, from, to, sum string) error {
-	return m.add(ctx, &change{kind: changeBackup, path: to, from: from, sum: sum, mode: 0o600})
+	return m.add(ctx, &change{
+		kind: changeBackup,
+		path: to,
+		from: from,
+		sum:  sum,
+		mode: 0o600,
+	})
 }
 
 func (m *manual) RestartKubelet(ctx context.Context) error {

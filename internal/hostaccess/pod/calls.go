@@ -59,7 +59,12 @@ type opening struct {
 }
 
 func newPodSession(a *access, node string, s spec) *podSession {
-	c := &podSession{a: a, node: node, kind: AccessLook, spec: s}
+	c := &podSession{
+		a:    a,
+		node: node,
+		kind: AccessLook,
+		spec: s,
+	}
 	if s.Change {
 		c.kind = AccessChange
 	}

@@ -47,7 +47,12 @@ func newConn(writing time.Duration) (net.Conn, far) {
 		_ = toPod.Close()
 		_ = fromPod.Close()
 	}
-	near := &conn{Reader: fromPod, Writer: fromUs, writing: writing, closing: end}
+	near := &conn{
+		Reader:  fromPod,
+		Writer:  fromUs,
+		writing: writing,
+		closing: end,
+	}
 	return near, far{in: endable{toPod}, out: toUs, close: end}
 }
 

@@ -93,7 +93,13 @@ var (
 )
 
 func newHost(a *access, name string) *host {
-	s := spec{Namespace: a.Namespace, Node: name, Image: a.Image, Run: a.run, Idle: a.Idle}
+	s := spec{
+		Namespace: a.Namespace,
+		Node:      name,
+		Image:     a.Image,
+		Run:       a.run,
+		Idle:      a.Idle,
+	}
 	return &host{a: a, name: name, reader: newPodSession(a, name, s)}
 }
 

@@ -48,7 +48,12 @@ type session struct {
 func open(ctx context.Context, run executor, namespace, pod string) (*session, error) {
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	conn, far := newConn(writing)
-	s := &session{cancel: cancel, part: far.close, ended: make(chan struct{}), clock: remoteClock{now: boottime.Now}}
+	s := &session{
+		cancel: cancel,
+		part:   far.close,
+		ended:  make(chan struct{}),
+		clock:  remoteClock{now: boottime.Now},
+	}
 	go func() {
 		said := &tail{}
 		err := run(living, namespace, pod, far.in, far.out, said)

@@ -71,7 +71,12 @@ func (d *drafted) add(holds string, data []byte) (part, error) {
 		name := partName(d.head, i+1)
 		if !d.taken[name] {
 			d.taken[name], d.fresh[name] = true, data
-			return part{Name: name, Holds: holds, SHA256: hostaccess.SHA256(data), Bytes: len(data)}, nil
+			return part{
+				Name:   name,
+				Holds:  holds,
+				SHA256: hostaccess.SHA256(data),
+				Bytes:  len(data),
+			}, nil
 		}
 	}
 	return part{}, fmt.Errorf(

@@ -220,7 +220,14 @@ var ErrInterrupted = errors.New("interrupted between two steps")
 func (e *Env) Report(s v1.Step, kind EventKind, message string) {
 	s.ID, _, _ = strings.Cut(s.ID, trust.MovingInfix) // a part of the step that an onlooker knows
 	e.Tell(
-		Event{Time: e.Clock.Now(), Step: s, Kind: kind, Message: message, Number: e.Numbers[s.ID], Total: len(e.Plan.Steps)},
+		Event{
+			Time:    e.Clock.Now(),
+			Step:    s,
+			Kind:    kind,
+			Message: message,
+			Number:  e.Numbers[s.ID],
+			Total:   len(e.Plan.Steps),
+		},
 	)
 }
 

@@ -44,7 +44,12 @@ type podEnd struct {
 
 func watchPodEnd(ctx context.Context, e *step.Env, r *v1.HandoverRecord) *podEnd {
 	ctx, cancel := context.WithCancel(ctx)
-	return &podEnd{engine: e, ctx: ctx, cancel: cancel, record: r}
+	return &podEnd{
+		engine: e,
+		ctx:    ctx,
+		cancel: cancel,
+		record: r,
+	}
 }
 
 func (p *podEnd) stop() {

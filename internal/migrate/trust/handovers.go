@@ -205,7 +205,12 @@ func judgeMoving(doc v1.Journal, r v1.StepRecord, scope handoverScope, live *v1.
 	if live == nil { // it is asked again when the hosts were looked at
 		return nil
 	}
-	s, err := MovingStep(v1.Step{ID: r.ID, Host: scope.host, Component: scope.component, Path: r.Path})
+	s, err := MovingStep(v1.Step{
+		ID:        r.ID,
+		Host:      scope.host,
+		Component: scope.component,
+		Path:      r.Path,
+	})
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,13 @@ func (r *Recorder) scrapeOnce(ctx context.Context, src *source, t Target) {
 	defer cancel()
 	began := r.now()
 	m, err := r.opts.Scrape(asking, t)
-	e := v1.OwnershipEvent{Time: r.now(), Began: &began, Source: v1.SourceScrape, Component: t.Component, Host: t.Host}
+	e := v1.OwnershipEvent{
+		Time:      r.now(),
+		Began:     &began,
+		Source:    v1.SourceScrape,
+		Component: t.Component,
+		Host:      t.Host,
+	}
 	if ctx.Err() != nil {
 		return // the recording ended in the middle of a look: it says nothing
 	}
@@ -154,7 +160,12 @@ func Scrape(ctx context.Context, client *http.Client, address, token string) (v1
 	// Servers since client_golang 1.23 answer only the named metrics, which spares them most of the work; older ones
 	// ignore the query.
 	query := url.Values{"name[]": askedMetrics}
-	target := url.URL{Scheme: "https", Host: address, Path: "/metrics", RawQuery: query.Encode()}
+	target := url.URL{
+		Scheme:   "https",
+		Host:     address,
+		Path:     "/metrics",
+		RawQuery: query.Encode(),
+	}
 	header := http.Header{"Accept": {"text/plain;version=0.0.4"}, "Accept-Encoding": {"identity"}}
 	resp, err := get(ctx, client, target, token, header)
 	if err != nil {
@@ -378,7 +389,12 @@ func series(name string, metric *dto.Metric) v1.Series {
 			best, within = bound, b.GetCumulativeCount()
 		}
 	}
-	return v1.Series{Name: name, Count: h.GetSampleCount(), Sum: h.GetSampleSum(), Within60: &within}
+	return v1.Series{
+		Name:     name,
+		Count:    h.GetSampleCount(),
+		Sum:      h.GetSampleSum(),
+		Within60: &within,
+	}
 }
 
 // statusErr is an answer that is none, with its HTTP status.

@@ -42,7 +42,12 @@ type Judge struct {
 // where a migration may do it. The engine asks before each step. live is how the cluster is now, and nil where no host
 // is touched.
 func CheckStep(p *v1.Plan, s v1.Step, live *v1.Snapshot) error {
-	j := Judge{Options: p.Options, cluster: p.Cluster, Live: live, strict: true}
+	j := Judge{
+		Options: p.Options,
+		cluster: p.Cluster,
+		Live:    live,
+		strict:  true,
+	}
 	var errs []error
 	for _, a := range allowances {
 		errs = append(errs, a(j, s))

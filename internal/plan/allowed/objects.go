@@ -160,7 +160,12 @@ func (j Judge) rulesOf(ref string) (manager PodRules, derive string) {
 		return PodRules{}, layout.DeriveSeedCloudConfig
 	case ref == layout.CCMDaemonSet:
 		roles := []layout.Object{{layout.LabelControlPlane: ""}, {layout.LabelMaster: ""}}
-		return PodRules{account: layout.CCMAccount, image: j.Options.Image, files: true, nodes: roles}, ""
+		return PodRules{
+			account: layout.CCMAccount,
+			image:   j.Options.Image,
+			files:   true,
+			nodes:   roles,
+		}, ""
 	case ref == layout.NodeManagerDaemonSet:
 		linux := []layout.Object{{"kubernetes.io/os": "linux"}}
 		return PodRules{account: layout.NodeManager, image: j.nodeManagerImage(), nodes: linux}, ""

@@ -141,7 +141,12 @@ type Pod struct {
 
 // PodOf is the pod of the manager that a plan starts.
 func PodOf(d *draft.Draft, priority string) Pod {
-	return Pod{Program: d.Program, Port: ServingPort(d), Priority: priority, Own: ownVariablesOf(d)}
+	return Pod{
+		Program:  d.Program,
+		Port:     ServingPort(d),
+		Priority: priority,
+		Own:      ownVariablesOf(d),
+	}
 }
 
 // Render returns the pod's spec, on the network and the resolver of its host.

@@ -43,7 +43,13 @@ type Difference struct {
 // files reads a host's files; nil shows what a snapshot knows: flags, one argument a line. Values of secrets are
 // masked.
 func Differences(p *v1.Plan, snap *v1.Snapshot, files func(host string) systemdunit.Files) ([]Difference, error) {
-	d := differ{plan: p, snap: snap, files: files, nodes: newNodeStates(snap), at: map[string]*Difference{}}
+	d := differ{
+		plan:  p,
+		snap:  snap,
+		files: files,
+		nodes: newNodeStates(snap),
+		at:    map[string]*Difference{},
+	}
 	for _, s := range p.Steps {
 		err := d.step(s)
 		if err == nil {

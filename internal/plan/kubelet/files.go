@@ -69,7 +69,12 @@ func configGates(d *draft.Draft, h v1.Host) (forFlag []flagvalue.GateChange, edi
 		if inFile && !on {
 			edits = append(
 				edits,
-				v1.Edit{Op: v1.EditSetGate, Name: g.Name, Value: flagvalue.GateOn, Path: gateFile(c, g.Name)},
+				v1.Edit{
+					Op:    v1.EditSetGate,
+					Name:  g.Name,
+					Value: flagvalue.GateOn,
+					Path:  gateFile(c, g.Name),
+				},
 			)
 		}
 		if inFlag || !inFile {

@@ -212,7 +212,12 @@ func AddEdits(d *draft.Draft, c *v1.Component, edits []v1.Edit) []v1.Edit {
 	if image, err := controlplane.Retag(c.Image, tag); err != nil || image == c.Image {
 		return edits
 	}
-	v := versionChange{draft: d, c: c, flags: maps.Clone(c.Flags), from: d.MinorNow(c)}
+	v := versionChange{
+		draft: d,
+		c:     c,
+		flags: maps.Clone(c.Flags),
+		from:  d.MinorNow(c),
+	}
 	v.edits = append([]v1.Edit{{Op: v1.EditSetImage, Name: c.Name, Value: tag}}, edits...)
 	for _, e := range edits {
 		switch e.Op {

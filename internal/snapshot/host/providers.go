@@ -92,7 +92,13 @@ func askProvider(
 	}
 	out, err := runner.Run(
 		ctx,
-		hostaccess.Command{Path: program, Args: p.Args, Env: p.Environment(), Stdin: request, Timeout: askTimeout},
+		hostaccess.Command{
+			Path:    program,
+			Args:    p.Args,
+			Env:     p.Environment(),
+			Stdin:   request,
+			Timeout: askTimeout,
+		},
 	)
 	if err != nil {
 		return fmt.Errorf("%w: run it by hand there to see what it says", err)

@@ -151,7 +151,14 @@ func Questions(who string, needs []collect.Need) []v1.AccessAnswer {
 		for _, verb := range n.Verbs {
 			out = append(
 				out,
-				v1.AccessAnswer{Who: who, Verb: verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name},
+				v1.AccessAnswer{
+					Who:       who,
+					Verb:      verb,
+					Group:     n.Group,
+					Resource:  n.Resource,
+					Namespace: n.Namespace,
+					Name:      n.Name,
+				},
 			)
 		}
 	}

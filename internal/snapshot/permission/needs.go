@@ -185,7 +185,12 @@ func bindingOf(s v1.Step, ns string) collect.Need {
 	}
 	_ = json.Unmarshal([]byte(s.Object), &binding) // an object that is no JSON is refused with the plan
 	if binding.RoleRef.Kind == "ClusterRole" {
-		return collect.Need{Verbs: []string{"bind"}, Group: groupRBAC, Resource: "clusterroles", Name: binding.RoleRef.Name}
+		return collect.Need{
+			Verbs:    []string{"bind"},
+			Group:    groupRBAC,
+			Resource: "clusterroles",
+			Name:     binding.RoleRef.Name,
+		}
 	}
 	return collect.Need{
 		Verbs:     []string{"bind"},
@@ -266,7 +271,12 @@ func mergeNeeds(needs []collect.Need) []collect.Need {
 	}
 	var out []collect.Need
 	for t, asked := range verbs {
-		n := collect.Need{Group: t.group, Resource: t.resource, Namespace: t.namespace, Name: t.name}
+		n := collect.Need{
+			Group:     t.group,
+			Resource:  t.resource,
+			Namespace: t.namespace,
+			Name:      t.name,
+		}
 		for _, verb := range slices.Sorted(maps.Keys(asked)) {
 			wider := []thing{
 				{t.group, t.resource, t.namespace, ""},

@@ -35,7 +35,12 @@ func (a *Account) routes(ctx context.Context, cluster string) ([]v1.Route, error
 			if cidr == "" {
 				cidr = aws.ToString(r.DestinationIpv6CidrBlock)
 			}
-			out = append(out, v1.Route{Table: aws.ToString(t.RouteTableId), CIDR: cidr, Target: target, State: string(r.State)})
+			out = append(out, v1.Route{
+				Table:  aws.ToString(t.RouteTableId),
+				CIDR:   cidr,
+				Target: target,
+				State:  string(r.State),
+			})
 		}
 	}
 	slices.SortFunc(out, func(x, y v1.Route) int {

@@ -93,7 +93,12 @@ func routes(ctx context.Context, cloud *gce.Cloud, of map[string]bool) (out []v1
 	}
 	for _, r := range all {
 		if target := path.Base(r.NextHopInstance); of[target] {
-			out = append(out, v1.Route{Table: path.Base(r.Network), CIDR: r.DestRange, Target: target, State: "active"})
+			out = append(out, v1.Route{
+				Table:  path.Base(r.Network),
+				CIDR:   r.DestRange,
+				Target: target,
+				State:  "active",
+			})
 		}
 	}
 	slices.SortFunc(out, func(x, y v1.Route) int { return strings.Compare(x.CIDR+" "+x.Target, y.CIDR+" "+y.Target) })

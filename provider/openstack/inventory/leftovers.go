@@ -53,7 +53,12 @@ func (p *project) leftovers(ctx context.Context, floating []floatingips.Floating
 	}
 	for _, group := range all {
 		if uid, _, ok := naming.OfGroup(group.Name); ok {
-			out = append(out, v1.CloudLeftover{Kind: "security group", ID: group.ID, Name: group.Name, UID: uid})
+			out = append(out, v1.CloudLeftover{
+				Kind: "security group",
+				ID:   group.ID,
+				Name: group.Name,
+				UID:  uid,
+			})
 		}
 	}
 	return out, nil

@@ -48,7 +48,12 @@ func (p *project) routes(ctx context.Context, instances []v1.CloudInstance) ([]v
 			if target == "" {
 				target = r.NextHop
 			}
-			out = append(out, v1.Route{Table: router.ID, CIDR: r.DestinationCIDR, Target: target, State: "active"})
+			out = append(out, v1.Route{
+				Table:  router.ID,
+				CIDR:   r.DestinationCIDR,
+				Target: target,
+				State:  "active",
+			})
 		}
 	}
 	slices.SortFunc(out, func(x, y v1.Route) int {

@@ -60,7 +60,13 @@ func New(
 			"group of the nodes accept their node ports (30000-32767) from the subnet of the load balancers. " +
 			"Groups that earlier managers made are removed with their Services")
 	}
-	return &Balancers{client: to, conf: conf, servers: servers, memory: newMemory(), now: clock.Now}, nil
+	return &Balancers{
+		client:  to,
+		conf:    conf,
+		servers: servers,
+		memory:  newMemory(),
+		now:     clock.Now,
+	}, nil
 }
 
 // open is Octavia, once it is known what it can do.

@@ -28,7 +28,12 @@ func (f *facts) addParts(out *v1.Orphan, b *balancer, owner naming.Owner) {
 		if ip.PortID != b.VipPortID || ip.PortID == "" {
 			continue
 		}
-		part := v1.OrphanPart{Kind: kindFloating, ID: ip.ID, Name: ip.FloatingIP, Reason: f.keepsFloating(ip, owner)}
+		part := v1.OrphanPart{
+			Kind:   kindFloating,
+			ID:     ip.ID,
+			Name:   ip.FloatingIP,
+			Reason: f.keepsFloating(ip, owner),
+		}
 		if part.Reason == "" {
 			out.Goes = append(out.Goes, part)
 		} else {
@@ -39,7 +44,12 @@ func (f *facts) addParts(out *v1.Orphan, b *balancer, owner naming.Owner) {
 		if !isGroupOf(g, owner) {
 			continue
 		}
-		part := v1.OrphanPart{Kind: kindGroup, ID: g.ID, Name: g.Name, Reason: f.keepsGroup(g, b.VipPortID, owner.UID != "")}
+		part := v1.OrphanPart{
+			Kind:   kindGroup,
+			ID:     g.ID,
+			Name:   g.Name,
+			Reason: f.keepsGroup(g, b.VipPortID, owner.UID != ""),
+		}
 		if part.Reason == "" {
 			out.Goes = append(out.Goes, part)
 		} else {

@@ -319,7 +319,12 @@ func (v *VCenter) FindByUUID(ctx context.Context, uuid string) (found []Ref, _ e
 			return err
 		}
 		answer, err := methods.FindAllByUuid(ctx, s.soap,
-			&types.FindAllByUuid{This: index, Uuid: uuid, VmSearch: true, InstanceUuid: &no})
+			&types.FindAllByUuid{
+				This:         index,
+				Uuid:         uuid,
+				VmSearch:     true,
+				InstanceUuid: &no,
+			})
 		if err == nil {
 			found = answer.Returnval
 		}

@@ -231,7 +231,12 @@ func (v *VCenter) login(ctx context.Context, user *url.Userinfo) (*opened, error
 		return nil, err
 	}
 	made.RoundTripper = &caller{next: client, tries: conf.Tries}
-	s := &opened{soap: made, manager: session.NewManager(made), user: user, close: client.CloseIdleConnections}
+	s := &opened{
+		soap:    made,
+		manager: session.NewManager(made),
+		user:    user,
+		close:   client.CloseIdleConnections,
+	}
 	if err := s.manager.Login(ctx, user); err != nil {
 		client.CloseIdleConnections()
 		return nil, err

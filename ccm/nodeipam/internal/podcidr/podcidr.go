@@ -84,7 +84,12 @@ func Set(
 
 // Reference is the node as events name it.
 func Reference(node *corev1.Node) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
+	return &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Node",
+		Name:       node.Name,
+		UID:        node.UID,
+	}
 }
 
 // TellStatus makes an event of a node in upstream's words.

@@ -61,7 +61,12 @@ func (x Kubelet) Contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 		if err != nil {
 			return nil, fmt.Errorf("%s on host %s: %w", at, s.Host, err)
 		}
-		out = append(out, fileChange{path: at, now: f.Data, Want: want, mode: f.Mode.Perm()})
+		out = append(out, fileChange{
+			path: at,
+			now:  f.Data,
+			Want: want,
+			mode: f.Mode.Perm(),
+		})
 	}
 	keeps, err := kubeletfile.KubeletKeeps(overlaid{now, out}, s.Edits)
 	if err != nil {
@@ -136,7 +141,12 @@ func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]file
 		if err != nil {
 			return nil, err
 		}
-		c := fileChange{path: r.Path, now: f.Data, Want: f.Data, mode: f.Mode.Perm()}
+		c := fileChange{
+			path: r.Path,
+			now:  f.Data,
+			Want: f.Data,
+			mode: f.Mode.Perm(),
+		}
 		if r.BackupSHA256 != "" && r.BackupSHA256 != sum {
 			id := cmp.Or(s.Restore, s.ID)
 			c.Want, c.mode, _, err = x.Env.ReadBackup(

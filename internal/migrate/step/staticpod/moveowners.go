@@ -34,7 +34,12 @@ func MoveOwners(ctx context.Context, e *step.Env, s v1.Step) error {
 		}
 		switch {
 		case owns: // whatever the record says of an earlier try: it leads now
-			rec = v1.StepRecord{ID: sub.ID, Started: e.Clock.Now().UTC(), Result: v1.StepResultStarted, Path: path}
+			rec = v1.StepRecord{
+				ID:      sub.ID,
+				Started: e.Clock.Now().UTC(),
+				Result:  v1.StepResultStarted,
+				Path:    path,
+			}
 		case rec.Result != v1.StepResultStarted:
 			continue
 		case path != "" && path != rec.Path:

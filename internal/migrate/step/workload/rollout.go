@@ -51,7 +51,12 @@ func (x Workload) bindRollout(ctx context.Context, s v1.Step) (*rolloutEnds, err
 	if err != nil {
 		return nil, err
 	}
-	r := &rolloutEnds{env: x.Env, step: s, lease: s.Component, old: map[endedProcess]bool{}}
+	r := &rolloutEnds{
+		env:   x.Env,
+		step:  s,
+		lease: s.Component,
+		old:   map[endedProcess]bool{},
+	}
 	for _, t := range targets {
 		if strings.Contains(t.Host, "/") {
 			x.Env.Report(
