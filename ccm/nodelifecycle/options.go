@@ -44,8 +44,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		&o.TakeoverGrace,
 		"node-deletion-grace-after-takeover",
 		o.TakeoverGrace,
-		"How long to keep a node that was not Ready before this kind of manager took over "+
-			"from another, if the cloud has no instance for it. Restarts do not prolong it. Without leader election "+
+		"How long to keep a node without an instance, if it was not Ready before "+
+			"this kind of manager took over from another. Restarts do not prolong it. Without leader election "+
 			"the time is kept on the lease that would be held; if that is not allowed, there is no such time. 0 deletes such nodes at once.",
 	)
 	fs.DurationVar(

@@ -25,8 +25,8 @@ func newCommand() (*cobra.Command, error) {
 	return managerprogram.Program{
 		Name:    "openstack-cloud-controller-manager",
 		Version: version,
-		Long: "Runs the cloud loops of a cluster on OpenStack: new nodes get their addresses and labels, nodes whose " +
-			"server is gone are deleted, pod networks get their routes, and Services of type LoadBalancer get load " +
+		Long: "Runs the cloud loops of a cluster on OpenStack. New nodes get their addresses and labels, and nodes whose " +
+			"server is gone are deleted. Pod networks get their routes. Services of type LoadBalancer get load " +
 			"balancers of Octavia.",
 		Cloud:       openstack.NewCloud,
 		Controllers: ccm.NewControllers(),

@@ -223,8 +223,8 @@ func (a *answer) hold(n int) error {
 		)
 	case overTotal:
 		_, _ = a.refuseAnswer(
-			"the answers of all clusters that are read at the same time have more than %d MiB, "+
-				"and %s, whose cluster has the most of them, is not read",
+			"the answers of all clusters that are read at the same time have more than %d MiB; "+
+				"%s, whose cluster has the most of them, is not read",
 			a.cluster.total.most>>20,
 			a.name(),
 		)

@@ -98,8 +98,8 @@ func (t *Total) countKept(k *kept, n int64) error {
 				most = r
 			}
 		}
-		err := fmt.Errorf("what is read of all clusters at the same time would take more than %d MiB of memory, "+
-			"and this look has taken the most of it", t.mostKept>>20)
+		err := fmt.Errorf("what is read of all clusters at the same time would take more than %d MiB of memory; "+
+			"this read has taken the most of it", t.mostKept>>20)
 		t.dropReader(most)
 		if most.end(err); most == k {
 			return err

@@ -99,7 +99,7 @@ func TestOneCauseIsOneLine(t *testing.T) {
 		case v1.Unknown:
 			unknown = append(unknown, f.Code)
 		case v1.Skip:
-			if !strings.HasPrefix(f.Summary, "not evaluated: depends on ") {
+			if !strings.HasPrefix(f.Summary, "needs ") {
 				t.Errorf("%s is skipped for another reason: %s", f.Code, f.Summary)
 			}
 		case v1.Pass, v1.Warn, v1.Fail:
@@ -178,7 +178,7 @@ func TestADependentOfAFailureSaysOnWhatItWaits(t *testing.T) {
 	s := healthy()
 	manager(s, 0, component.KCM).Error = "not a Pod"
 	for _, f := range Run(s, facts.Options{}).Findings {
-		if f.Code == "LM-011" && (f.Outcome != v1.Skip || f.DependsOn != "CP-003" || f.Summary != "not evaluated: depends on CP-003") {
+		if f.Code == "LM-011" && (f.Outcome != v1.Skip || f.DependsOn != "CP-003" || f.Summary != "needs CP-003 first") {
 			t.Errorf("got %s, depends on %q: %s", f.Outcome, f.DependsOn, f.Summary)
 		}
 	}

@@ -15,7 +15,7 @@ var factRules = []ruleCase{
 		change: func(s *v1.Snapshot) {
 			cannotGather(s, "objects/Lease/kube-system/cloud-provider-extraction-migration", "objects/ServiceAccount/kube-system/transplant-observer")
 		}},
-	{name: "another check blocks", code: "FACT-001", want: skipped, says: []string{"depends on NODE-001"}, change: func(s *v1.Snapshot) {
+	{name: "another check blocks", code: "FACT-001", want: skipped, says: []string{"needs NODE-001 first"}, change: func(s *v1.Snapshot) {
 		s.Nodes[0].ProviderID = ""
 		cannotGather(s, "objects/Lease/kube-system/cloud-provider-extraction-migration")
 	}},

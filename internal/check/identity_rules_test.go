@@ -238,7 +238,7 @@ var identityRules = []ruleCase{
 	}},
 	{name: "instances could not be read", code: "NODE-009", want: skipped, says: []string{"CLOUD-001"}, change: instancesNotRead},
 	{name: "nodes could not be listed", code: "NODE-009", want: unknwn, change: noNodes},
-	{name: "another cloud", code: "NODE-009", base: gceCluster, want: skipped, says: []string{"does not concern gce"}},
+	{name: "another cloud", code: "NODE-009", base: gceCluster, want: skipped, says: []string{"not for gce"}},
 	{name: "the cloud was not asked", code: "NODE-009", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 
 	{name: "F12: the new provider finds all", code: "NODE-010", want: pass_, says: []string{"all 5 nodes", "2 calls"}},

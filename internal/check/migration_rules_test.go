@@ -76,7 +76,7 @@ var migrationRules = []ruleCase{
 		name: "a host of another name that was not asked",
 		code: "LM-009",
 		want: skipped,
-		says: []string{"depends on LM-006", "build-7_x", "not every manager could be asked"},
+		says: []string{"needs LM-006 first", "build-7_x", "not every manager could be asked"},
 		change: changes(leads(component.KCM, "build-7_x", time.Hour, 1), func(s *v1.Snapshot) {
 			s.Managers = nil
 		}),

@@ -96,13 +96,13 @@ var ownershipRules = []ruleCase{
 	}},
 	{name: "leases could not be listed", code: "LM-007", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "leases") }},
 
-	{name: "an in-tree owner", code: "GAP-001", want: warn, says: []string{"renew deadline (10s)", "longer than its lease (15s)"}},
+	{name: "an in-tree owner", code: "GAP-001", want: warn, says: []string{"may still write when it wakes: for up to 10s", "longer than its lease (15s)"}},
 	{
 		name: "an in-tree owner with flags, and a plan",
 		code: "GAP-001",
 		want: warn,
 		opts: facts.Options{RenewDeadline: "5s"},
-		says: []string{"renew deadline (8s)", "sets it to 5s"},
+		says: []string{"may still write when it wakes: for up to 8s", "sets it to 5s"},
 		change: func(s *v1.Snapshot) {
 			setFlags(s, 0, component.KCM, map[string]string{"leader-elect-renew-deadline": "8s"})
 		},

@@ -143,7 +143,7 @@ var toolingRules = []ruleCase{
 		name:   "a reason that all hosts have is said once",
 		code:   "HOST-001",
 		want:   unknwn,
-		says:   []string{"reading hosts/cp-1: forbidden (the same for 2: cp-1, cp-2)"},
+		says:   []string{"reading hosts/cp-1: forbidden (2 in all: cp-1, cp-2)"},
 		change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1", "hosts/cp-2") },
 	},
 	{name: "the control plane runs as Deployments", code: "HOST-001", want: pass_, says: []string{"1 Deployment"}, change: hostedCluster},

@@ -26,7 +26,7 @@ func newApply(c *console.Console) *cobra.Command {
 	var o run.ApplyOptions
 	cmd := &cobra.Command{
 		Use:   "apply [PLAN]",
-		Short: "Apply a plan, or go on with the one that was begun",
+		Short: "Apply a plan, or continue the one that was started",
 		Args:  cobra.MaximumNArgs(1),
 		Example: "  transplant apply            # check, plan, ask, execute\n" +
 			"  transplant apply plan.yaml  # execute a plan that was reviewed",
@@ -68,7 +68,7 @@ func newRollback(c *console.Console) *cobra.Command {
 	var f run.Options
 	var accept []string
 	cmd := &cobra.Command{
-		Use: "rollback", Short: "Go back to the in-tree manager, from wherever the migration stands", Args: cobra.NoArgs,
+		Use: "rollback", Short: "Return to the in-tree manager, from any step", Args: cobra.NoArgs,
 		Example: "  transplant rollback",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if f.Accepted, err = client.AcceptedObjects(accept); err != nil {

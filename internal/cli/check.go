@@ -33,7 +33,7 @@ func newCheck(c *console.Console) *cobra.Command {
 		Args:  cobra.NoArgs,
 		Example: "  transplant check --cloud=aws\n  transplant check --cloud=aws --wait=10m --problems\n" +
 			"  transplant check --from-snapshot snapshot.yaml -o json\n  transplant check --list",
-		Long: "Check looks at the cluster and the hosts, and judges what it found. What could not be found out is unknown, and unknown blocks as a failure does.\n" +
+		Long: "Check looks at the cluster and the hosts, and judges what it found. What could not be found out is unknown, and unknown blocks like a failure.\n" +
 			"It changes nothing on hosts. With --host-access=pod, the default, it starts a Job and a pod on each Linux node, and deletes them when it ends.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {

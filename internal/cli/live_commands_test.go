@@ -174,7 +174,7 @@ func TestApplyIsRefused(t *testing.T) {
 		"--dry-run",
 		good,
 	); r.code != exitcode.OK || strings.Contains(r.errOut, "phase") ||
-		!strings.Contains(r.out, "irreversible  nothing: a rollback takes every step back\n") {
+		!strings.Contains(r.out, "irreversible  nothing: rollback reverts every step\n") {
 		t.Errorf("a dry run: %s", r.text(nil))
 	}
 	c.unchanged()

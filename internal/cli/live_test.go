@@ -273,7 +273,7 @@ func (c *live) journal(phase string, n, m int) *journal.Journal {
 	for i, s := range p.Steps[:min(n+m, len(p.Steps))] {
 		r := v1.StepRecord{ID: s.ID, Started: client.Now(), Result: v1.StepResultDone}
 		if i >= n {
-			r.Result, r.Error = v1.StepResultStarted, "its effect did not show within 1m0s: no process of kube-controller-manager runs on host cp-2"
+			r.Result, r.Error = v1.StepResultStarted, "not verified after 1m0s: no process of kube-controller-manager runs on host cp-2"
 		}
 		doc.Records = append(doc.Records, r)
 	}

@@ -198,8 +198,8 @@ func newUnlock(c *console.Console) *cobra.Command {
 		Short:   "Remove the lock of a run whose holder has ended",
 		Args:    cobra.NoArgs,
 		Example: "  transplant unlock",
-		Long: "Unlock shows who holds the lock on the cluster, looks for ten seconds whether it is still renewed, asks, and deletes it as it was seen. If the\n" +
-			"holder was a process of this machine, in the same container, unlock knows at once that it has ended. A lock that is renewed is refused: its holder is at work.\n\n" +
+		Long: "Unlock shows who holds the lock on the cluster, and watches for ten seconds whether it is still renewed. Then it asks, and deletes the lock as it was\n" +
+			"seen. If the holder was a process of this machine, in the same container, unlock knows at once that it has ended. A lock that is renewed is refused: its holder is at work.\n\n" +
 			"With --force a lock that is renewed is deleted, too: its holder notices within seconds and stops in the middle of its step.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Connect(); err != nil {

@@ -30,8 +30,8 @@ func newProbe(c *console.Console) *cobra.Command {
 		Short:   "Measure what a cluster's clients notice, until Ctrl-C",
 		Args:    cobra.NoArgs,
 		Example: "  transplant probe --for 10m --budget 5s\n  transplant probe --url https://shop.example.com/healthz -o json",
-		Long: "Probe asks the API over a kept connection, over a new one each time and through a watch. It follows the endpoints of every Service, and connects to each TCP\n" +
-			"port of each load balancer that can be reached from here, again and again. It also keeps one connection open through each of them, and sees when that is cut.\n" +
+		Long: "Probe asks the API over a kept connection, over a new one each time and through a watch. It follows the endpoints of every Service. Again and again it connects\n" +
+			"to each TCP port of each load balancer that can be reached from here. It also keeps one connection open through each of them, and sees when that is cut.\n" +
 			"At the end it prints how often and for how long each path was out.\n" +
 			"It changes nothing. To measure a migration, run apply --probe instead: its report has the same table, and the steps that each outage fell into.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -49,7 +49,7 @@ func TestStatusOfARunThatNobodyWorksOn(t *testing.T) {
 	v := o.volatile()
 	o.begin()
 	golden(t, "status-stopped", o.run("status"), v)
-	o.doc.Records[o.current].Error = "its effect did not show within 1m0s: no process of kube-controller-manager runs on host cp-2"
+	o.doc.Records[o.current].Error = "not verified after 1m0s: no process of kube-controller-manager runs on host cp-2"
 	o.begin()
 	golden(t, "status-failed", o.run("status"), v)
 	ended := client.Now()

@@ -198,7 +198,7 @@ vcenter:
 `
 
 func TestDeriveOf(t *testing.T) {
-	const intro = "the file is written again as YAML: its comments are not carried over"
+	const intro = "the file is written again as YAML: its comments are not copied"
 	tests := []struct {
 		name, provider, in, want string
 		changes                  []string

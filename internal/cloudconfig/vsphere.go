@@ -120,7 +120,7 @@ func (t *translation) addProblem(format string, args ...any) {
 }
 
 func (t *translation) translate() {
-	t.say("the file is written again as YAML: its comments are not carried over")
+	t.say("the file is written again as YAML: its comments are not copied")
 	secret := t.global("secret-name") != "" && t.global("secret-namespace") != ""
 	t.globals(secret)
 	t.centers(secret)

@@ -393,7 +393,7 @@ func TestAStepWhoseEffectDoesNotShow(t *testing.T) {
 		t.Fatalf("step %s: %v", planned, err)
 	}
 	const why = "mirror pod kube-system/kube-controller-manager-node-cp-2: as before the change: the kubelet of node node-cp-2 has not taken the new manifest"
-	says(t, err, "its effect did not show within 2m0s: "+why)
+	says(t, err, "not verified after 2m0s: "+why)
 	rec := w.engine().env.Journal.Record(planned)
 	if rec.Result != v1.StepResultStarted || !strings.Contains(rec.Error, why) || rec.BackupSHA256 == "" {
 		t.Errorf("record %+v", rec)

@@ -158,7 +158,7 @@ func TestWhatAWaitForAPodSays(t *testing.T) {
 				return true
 			}
 			err := w.run()
-			says(t, err, append(c.says, "its effect did not show within ", "transplant rollback")...)
+			says(t, err, append(c.says, "not verified after ", "transplant rollback")...)
 			if len(w.told) == 0 {
 				t.Fatal("nothing was told")
 			}

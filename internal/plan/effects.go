@@ -57,7 +57,7 @@ func describeEffects(d *draft.Draft) []string {
 		out = append(
 			out,
 			fmt.Sprintf(
-				"not carried over: %s of %s; a snapshot holds no values of variables, so where the cloud is reached through a proxy or with a private authority, name them with --ccm-env",
+				"not copied: %s of %s; a snapshot has no values of variables; if the cloud is behind a proxy or a private CA, give them with --ccm-env",
 				strings.Join(left, ", "),
 				component.KCM,
 			),

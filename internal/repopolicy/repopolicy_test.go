@@ -106,10 +106,10 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			`internal/check/explain/A-2.md:1 says "Somebody", name the actor`,
 		}},
 		{"texts for users are short", map[string]string{
-			"internal/a/a.go": "package a\nvar s = \"" + strings.Repeat("word ", 35) + ": \" + \"" + strings.Repeat("word ", 35) + ".\"\n",
-			"internal/a/b.go": "package a\nvar s = \"" + strings.Repeat("word ", 20) + "\" +\n\t\"" + strings.Repeat("word ", 16) + ", %s\"\n",
+			"internal/a/a.go": "package a\nvar s = \"" + strings.Repeat("word ", 25) + ": \" + \"" + strings.Repeat("word ", 25) + ".\"\n",
+			"internal/a/b.go": "package a\nvar s = \"" + strings.Repeat("word ", 12) + "\" +\n\t\"" + strings.Repeat("word ", 14) + ", %s\"\n",
 			"internal/a/c.go": "package a\nvar s = \"" + strings.Repeat("word ", 40) + "\"\n", "lab/a.go": "package a\nvar s = \"" + strings.Repeat("word ", 40) + ".\"\n",
-		}, []string{"internal/a/b.go:2 has a sentence of 37 words: " + strings.Repeat("word ", 12)}},
+		}, []string{"internal/a/b.go:2 has a sentence of 27 words: " + strings.Repeat("word ", 12)}},
 		{"pages use plain words", map[string]string{
 			"docs/explanation/a.md": "# A\n\nThe owner is `nobody`.\n```text\nnobody\n```\n| Somebody | looks |\n",
 			"README.md":             "It is carried " + "out.\n", "deploy/rbac/a.yaml": "# for nobody\n", "CHANGELOG.md": "nobody\n", "lab/a.md": "nobody\n",

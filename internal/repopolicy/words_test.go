@@ -16,7 +16,7 @@ import (
 const (
 	maxWords     = 25 // of a sentence
 	maxDocWords  = 30 // of a sentence of the documentation
-	maxTextWords = 35 // of what is between two stops of a text for users; values come into it, too
+	maxTextWords = 25 // of what is between two stops of a text for users; values come into it, too
 	explanations = "internal/check/explain/"
 )
 

@@ -195,7 +195,7 @@ func TestEveryOwnerThatEndedHasItsUnpromisedWindow(t *testing.T) {
 		t,
 		r.Unpromised,
 		"kube-controller-manager@cp-3 (pid 4003) was not fenced",
-		"last renewal of lease kube-controller-manager at 12:00:07.952",
+		"it renewed lease kube-controller-manager last at 12:00:07.952",
 		"0.278 s",
 	)
 

@@ -62,8 +62,8 @@ func unpromised(in Input, j ownership.Judgement) []string {
 			out = append(
 				out,
 				fmt.Sprintf(
-					"%s was not fenced; had it been paused between its last renewal of lease %s at %s and the end of its process at %s, "+
-						"it could have gone on writing in these %.3f s",
+					"%s was not fenced; it renewed lease %s last at %s, and its process ended at %s; had it been paused in these %.3f s, "+
+						"it could have gone on writing",
 					who,
 					last.lease,
 					clock(last.at),

@@ -158,7 +158,7 @@ func (f Form) Broken(dir fs.FS) ([]string, error) {
 		case !maps.Equal(kept, now):
 			changes := strings.Join(append(marked("-", without(kept, now)), marked("+", without(now, kept))...), ", ")
 			what := fmt.Sprintf(
-				"raise %s to %d, list its fields with %s, and add documents of schema %d that the tests read, continue "+
+				"raise %s to %d, and list its fields with %s; add documents of schema %d that the tests read, continue "+
 					"and revert (testdata/kept of internal/migrate and internal/hosted); write a conversion where an older one means something else",
 				f.Constant,
 				n+1,

@@ -44,7 +44,7 @@ func TestAChangedFieldNeedsANewNumber(t *testing.T) {
 	}{
 		{"as listed", one, "# kept, schema 2, released\n" + listing, nil},
 		{"a field came", one, "# kept, schema 2, released\n" + listing[:len(listing)-len("schematest.inner\n  name string\n")], []string{
-			"kept-2.txt: the fields are not those of schema 2 (+schematest.inner.name string); raise v1.KeptSchema to 3, list its fields with go test ./internal/repopolicy -update, and add documents of schema 2 " +
+			"kept-2.txt: the fields are not those of schema 2 (+schematest.inner.name string); raise v1.KeptSchema to 3, and list its fields with go test ./internal/repopolicy -update; add documents of schema 2 " +
 				"that the tests read, continue and revert (testdata/kept of internal/migrate and internal/hosted); write a conversion where an older one means something else",
 		}},
 		{"another type", one, "# kept, schema 2, not released\n" + listing + "  size int\n", []string{

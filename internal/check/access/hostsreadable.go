@@ -114,8 +114,8 @@ func judgeLabelled(f facts.Facts) (v1.Finding, bool) {
 	return findings.With(
 		named.Finding(
 			v1.Warn,
-			"%s taken for the control plane by the label of a Node and by --%s, since no Node has an address that the API servers announce: "+
-				"see that these are the control plane's: %s",
+			"%s taken for the control plane by the label of a Node and by --%s; no Node has an address that the API servers announce: "+
+				"make sure that these are the control plane's: %s",
 			findings.Counting(len(named), "host", "is", "are"),
 			hostproof.Flag,
 			strings.Join(named.Objects(), ", "),

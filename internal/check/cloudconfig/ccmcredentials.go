@@ -40,7 +40,7 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 	case !ok:
 		return findings.Skip("the cloud provider is not known (CP-001)")
 	case provider.NodeManager == "":
-		return findings.Skip("does not concern %s", provider.Name)
+		return findings.Skip("not for %s", provider.Name)
 	}
 	if finding, ok := f.Missing("workloads"); ok {
 		return finding

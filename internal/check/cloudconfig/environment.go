@@ -98,7 +98,7 @@ func judgeEnvironment(f facts.Facts) v1.Finding {
 	return findings.With(
 		all.Some(
 			outcome,
-			"the new manager would not have %s, with which the old one reaches the cloud",
+			"the new manager would lack %s, which the old one uses to reach the cloud",
 			strings.Join(missing, ", "),
 		),
 		expected,

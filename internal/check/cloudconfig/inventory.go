@@ -16,7 +16,7 @@ var inventoryComplete = rule.Check{
 	Category: findings.CategoryCloud,
 	Level:    findings.LevelError,
 	Impact:   findings.ImpactNodeDeletion,
-	LookFor:  "the account or project: an error in its place says why the cloud refuses",
+	LookFor:  "the account or project; if there is an error instead, it says why the cloud refuses",
 	Judge: func(f facts.Facts) v1.Finding {
 		const expected = "load balancers, routes and instances"
 		name := f.CloudName()

@@ -278,7 +278,7 @@ func judgeSameFlags(f facts.Facts) v1.Finding {
 	}
 	flagsDiffer := !bad.Empty()
 	if values, differ := byValue(kcms, configDigest); differ {
-		bad.Add("cloud config", "the contents of the cloud config differ (by the first letters of their SHA-256): %s", values)
+		bad.Add("cloud config", "cloud configs differ (start of their SHA-256): %s", values)
 	}
 	switch {
 	case len(f.InstancesOf(component.KCM)) == 0:

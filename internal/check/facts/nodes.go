@@ -45,7 +45,7 @@ func (f Facts) OtherProvider(providers ...string) (v1.Finding, bool) {
 			"the cloud provider is not known: no manager names one, or they contradict each other (CP-001)",
 		), true
 	case !slices.Contains(providers, name):
-		return findings.Skip("does not concern %s", name), true
+		return findings.Skip("not for %s", name), true
 	}
 	return v1.Finding{}, false
 }

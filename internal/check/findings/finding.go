@@ -25,12 +25,12 @@ func Skip(format string, a ...any) v1.Finding {
 
 // Dependent is a check that cannot be answered because another one, which reports the cause, was not.
 func Dependent(code string) v1.Finding {
-	f := Skip("not evaluated: depends on %s", code)
+	f := Skip("needs %s first", code)
 	f.DependsOn = code
 	return f
 }
 
-// Unknown returns a finding of a check that could not be answered, with the reason. It blocks as a failure does.
+// Unknown returns a finding of a check that could not be answered, with the reason. It blocks like a failure.
 func Unknown(format string, a ...any) v1.Finding {
 	return v1.Finding{Outcome: v1.Unknown, Summary: fmt.Sprintf(format, a...)}
 }
@@ -99,7 +99,7 @@ func (p Problems) Grouped() Problems {
 	}
 	for i, one := range out {
 		if len(one.Objects) > 0 {
-			text := fmt.Sprintf("%s (the same for %d: %s)", one.Text, len(one.Objects), english.FirstOf(namedOf, one.Objects))
+			text := fmt.Sprintf("%s (%d in all: %s)", one.Text, len(one.Objects), english.FirstOf(namedOf, one.Objects))
 			out[i].Text = visible.Cut(text, maxText)
 		}
 	}

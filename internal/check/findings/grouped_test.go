@@ -22,7 +22,7 @@ func TestTheSameErrorOfManyHostsIsOneLine(t *testing.T) {
 	if len(f.Problems) != 2 || f.MoreProblems != 0 || len(f.Objects) != 12 {
 		t.Fatalf("%d problems, %d more, %d objects: %s", len(f.Problems), f.MoreProblems, len(f.Objects), f.Found)
 	}
-	want := "cp-00: cannot be read: permission denied (the same for 12: cp-00, cp-01, cp-02, cp-03, cp-04 and 7 more); cp-07: no space left"
+	want := "cp-00: cannot be read: permission denied (12 in all: cp-00, cp-01, cp-02, cp-03, cp-04 and 7 more); cp-07: no space left"
 	if f.Found != want {
 		t.Errorf("got  %s\nwant %s", f.Found, want)
 	}

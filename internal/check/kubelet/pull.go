@@ -35,7 +35,7 @@ func judgeCredentialProviderMissing(f facts.Facts) v1.Finding {
 	case !ok:
 		return findings.Skip("the cloud provider is not known (CP-001)")
 	case provider.Credentials == nil:
-		return findings.Skip("does not concern %s: its in-tree kubelet had no image credentials", provider.Name)
+		return findings.Skip("not for %s: its in-tree kubelet had no image credentials", provider.Name)
 	}
 	if finding, ok := f.Missing("nodes"); ok {
 		return finding

@@ -144,7 +144,7 @@ func judgeStability(f facts.Facts) v1.Finding {
 	}
 	finding := findings.With(
 		bad.Finding(v1.Warn, "%s", bad[0].Text),
-		"leaders that stay for days",
+		"the same leader for days",
 		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
 		lastLogs(lease),
 	)

@@ -365,7 +365,7 @@ var inTreeUnfenced = rule.Check{
 		return findings.With(
 			note.Finding(
 				v1.Warn,
-				"an in-tree manager that is paused for longer than its lease (%s) can write after it is resumed, for up to its renew deadline (%s), next to the new owner; %s",
+				"an in-tree manager that is frozen for longer than its lease (%s) may still write when it wakes: for up to %s, while the new owner writes too; %s",
 				lease,
 				deadline,
 				during,

@@ -48,8 +48,8 @@ func NewCommand(c *console.Console) *cobra.Command {
 		Example: "  transplant bundle\n" +
 			"  transplant bundle --since 2h --out bundle.tar.gz\n" +
 			"  transplant bundle --host-access=none   # starts no pods on hosts",
-		Long: "Bundle saves a compressed tar file with the snapshot, the journal without what objects were like before, the plan, the status, the timeline and what check\n" +
-			"says. It also has the statuses, logs and events of the control plane's pods, the Leases and the versions. It reads no Secret, masks what looks like one, and\n" +
+		Long: "Bundle saves a compressed tar file. It has the snapshot, the journal without what objects were like before, the plan, the status, the timeline and what\n" +
+			"check says. It also has the statuses, logs and events of the control plane's pods, the Leases and the versions. It reads no Secret, masks what looks like one, and\n" +
 			"says in manifest.json what is in it, what is cut and what is missing. It changes nothing on hosts,\n" +
 			"and deletes the pods through which it has read them.\n\n" +
 			"The exit code is 0 when all was read, 5 when the time was over before, and 1 when something else is missing. The file is saved then, too.",

@@ -46,7 +46,7 @@ func (c *Console) Colored(w io.Writer) bool {
 
 // AddVerboseFlag adds -v to a command whose text leaves something out.
 func (c *Console) AddVerboseFlag(cmd *cobra.Command, usage string) {
-	c.addVerbosity(cmd.Flags(), verboseTexts, usage+"; -v=2: also tell of each request to the API server")
+	c.addVerbosity(cmd.Flags(), verboseTexts, usage+"; -v=2: also log each request to the API server")
 }
 
 // Levels of --verbose.

@@ -89,8 +89,8 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		&f.Options.DisableInTree,
 		"disable-in-tree",
 		false,
-		"switch the in-tree providers off in what becomes external, by feature gates (1.22 to 1.28): "+
-			"nothing can fall back to them but by a rollback",
+		"also switch the in-tree providers off by feature gates (1.22 to 1.28); "+
+			"only a rollback switches them on again",
 	)
 	fl.BoolVar(
 		&f.Options.ReplaceHosts,
@@ -166,8 +166,8 @@ func AddProofFlags(p *client.ProofOptions, f *pflag.FlagSet) {
 		&p.Asked,
 		"prove",
 		false,
-		"also try what cannot be judged from facts. Nothing is written. It asks the new provider's own code about every node, sends the plan's writes with dryRun=All, "+
-			"asks for the rights that the plan needs, and runs the hosts' image credential providers",
+		"also try what cannot be judged from facts; nothing is written: it asks the new provider's own code about every node, and for the rights that the plan needs; "+
+			"it sends the plan's writes with dryRun=All, and runs the hosts' image credential providers",
 	)
 	f.StringVar(
 		&p.Config,
@@ -304,7 +304,7 @@ func (c *Console) AddGlobalFlags(f *pflag.FlagSet) {
 		"where ownership logs are kept (default: $XDG_STATE_HOME/transplant or ~/.local/state/transplant)",
 	)
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "no narration on standard error")
-	c.addVerbosity(f, verboseRequests, "tell of each request to the API server")
+	c.addVerbosity(f, verboseRequests, "log each request to the API server")
 	c.addColorFlag(f)
 	f.BoolVar(&c.Ascii, "ascii", false, "marks of plain letters: ok warn FAIL skip ????")
 }

@@ -62,7 +62,7 @@ func addLookFlags(f *rollout.Options, cmd *cobra.Command) {
 		StringToStringVar(&f.Images, "image", nil, "image of the cloud-controller-manager by provider, as the operator was given: aws=...")
 	cmd.Flags().IntVar(&f.Parallel, "look-parallel", 8, "into how many clusters is looked at a time")
 	cmd.Flags().
-		BoolVar(&f.Direct, "seed-direct", false, "the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)")
+		BoolVar(&f.Direct, "seed-direct", false, "reach the seed's pods directly; default: through its API server (pods/portforward)")
 }
 
 func newPlan(c *console.Console) *cobra.Command {
@@ -72,7 +72,7 @@ func newPlan(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [CLUSTER...]",
 		Short: "In which waves the clusters are migrated, and what is done to each; changes nothing",
-		Example: "  transplant fleet plan                                   # a canary, a tenth, half, all\n" +
+		Example: "  transplant fleet plan   # a canary; a tenth; half; all\n" +
 			"  transplant fleet plan --waves 5,100% --selector env=staging --details none\n" +
 			"  transplant fleet plan --except crh4xbxz5f -o yaml > plan.yaml",
 		Long: "Plan puts the clusters into waves: those of --first, then the others by age, the oldest first. So a new cluster changes no earlier wave. What is under\n" +

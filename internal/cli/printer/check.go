@@ -91,7 +91,7 @@ var outcomeGroups = []struct {
 	title   string
 }{
 	{v1.Fail, "failed"},
-	{v1.Unknown, "unknown, which blocks as a failure does"},
+	{v1.Unknown, "unknown (blocks like a failure)"},
 	{accepted, "accepted: they would block otherwise"},
 	{v1.Warn, "warnings"},
 	{v1.Skip, "not evaluated"},

@@ -207,9 +207,9 @@ const irreversibleNamed = 5
 
 // irreversibleWords say what no rollback takes back; of a rollback, what no other plan does again.
 func irreversibleWords(p *v1.Plan, o outline.Outline) string {
-	nothing := "nothing: a rollback takes every step back"
+	nothing := "nothing: rollback reverts every step"
 	if p.Direction == planstep.Rollback {
-		nothing = "nothing: another plan migrates again"
+		nothing = "nothing: you can migrate again"
 	}
 	return cmp.Or(english.FirstOf(irreversibleNamed, o.Irreversible), nothing)
 }

@@ -192,7 +192,7 @@ func TestAPhaseSaysWhetherItCanBeTakenBack(t *testing.T) {
 	if err := PrintPlan(&back, p, Layout{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"irreversible  nothing: another plan migrates again\nphase 1  handover\n", " · 1 step · "} {
+	for _, line := range []string{"irreversible  nothing: you can migrate again\nphase 1  handover\n", " · 1 step · "} {
 		if !strings.Contains(back.String(), line) {
 			t.Errorf("a rollback does not say %q:\n%s", line, back.String())
 		}

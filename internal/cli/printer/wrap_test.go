@@ -84,11 +84,11 @@ func TestAReportBeginsWithItsVerdict(t *testing.T) {
 			{Code: "A-001", Outcome: v1.Pass, Summary: "well", Level: "error"},
 			{Code: "A-002", Outcome: v1.Warn, Summary: "so so", Level: "warning"},
 			{Code: "A-003", Outcome: v1.Fail, Summary: "bad", Level: "error", Fix: "kubectl get nodes", FixKind: v1.FixLook, LookFor: "a taint"},
-			{Code: "A-004", Outcome: v1.Skip, Summary: "not evaluated: depends on A-003", Category: "one"},
+			{Code: "A-004", Outcome: v1.Skip, Summary: "needs A-003 first", Category: "one"},
 			{Code: "A-005", Outcome: v1.Fail, Summary: "worse", Level: "critical", Fix: "kubectl drain a", FixKind: v1.FixChange, OnlyIf: "b", Warning: "c"},
-			{Code: "A-006", Outcome: v1.Skip, Summary: "does not concern aws", Category: "two"},
+			{Code: "A-006", Outcome: v1.Skip, Summary: "not for aws", Category: "two"},
 			{Code: "A-007", Outcome: v1.Unknown, Summary: "who knows", Level: "info"},
-			{Code: "A-008", Outcome: v1.Skip, Summary: "not evaluated: depends on A-003", Category: "two"},
+			{Code: "A-008", Outcome: v1.Skip, Summary: "needs A-003 first", Category: "two"},
 		},
 	}
 	text := func(l Layout) string {

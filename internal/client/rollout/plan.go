@@ -69,7 +69,7 @@ func MakePlan(ctx context.Context, c *client.Client, f *Options) (*v1.FleetPlan,
 }
 
 // BlockedMembers are the clusters that would be started and that the checks refuse, or that could not be read: unknown
-// blocks as a failure does.
+// blocks like a failure.
 func BlockedMembers(p *v1.FleetPlan) []string {
 	var out []string
 	for _, w := range p.Waves {

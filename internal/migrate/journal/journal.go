@@ -537,7 +537,7 @@ func Fits(p *v1.Plan) error {
 	}
 	if size := 2 * (len(data) + recordBytes*len(p.Steps)); size > capacity { // the way there and the way back
 		return fmt.Errorf(
-			"the journal of this plan of %d steps would come to about %d MiB when it is compressed, and its %d ConfigMaps are made for %d MiB; nothing was changed; migrate with fewer hosts in --host-access at a time",
+			"the journal of this plan of %d steps would take about %d MiB when compressed; its %d ConfigMaps hold %d MiB; nothing was changed; migrate with fewer hosts in --host-access at a time",
 			len(p.Steps),
 			size>>20,
 			journalParts+1,

@@ -146,8 +146,8 @@ func (e *Env) ReadBackup(
 	if sum := hostaccess.SHA256(f.Data); sum != rec.BackupSHA256 {
 		return nil, 0, "", fmt.Errorf(
 			"backup %s on host %s was changed after it was made before step %s (it has SHA-256 %s, the journal says %s); "+
-				"nothing was restored; find out who changed it, then put the right content into it (a backup of the machine "+
-				"has it) or restore the file of the step by hand, and run the same command again",
+				"nothing was restored; find out who changed it; then put the right content into it (a backup of the machine "+
+				"has it), or restore the file of the step by hand; then run the same command again",
 			rec.Backup,
 			s.Host,
 			s.ID,

@@ -76,9 +76,9 @@ type VerifyError struct {
 }
 
 func (e *VerifyError) Error() string {
-	out := "its effect does not show: " + e.Reason
+	out := "not verified: " + e.Reason
 	if e.Waited > 0 {
-		out = fmt.Sprintf("its effect did not show within %s: %s", e.Waited, e.Reason)
+		out = fmt.Sprintf("not verified after %s: %s", e.Waited, e.Reason)
 	}
 	if e.Undo != "" {
 		out += "\n" + e.Undo

@@ -98,7 +98,7 @@ func DescribeMembers(d *draft.Draft) []string {
 	if after.ReadsExclusion && !before.ReadsExclusion {
 		out = append(
 			out,
-			"the label node.kubernetes.io/exclude-from-external-load-balancers excludes a node with the value true alone. Before, any value did, also false",
+			"the label node.kubernetes.io/exclude-from-external-load-balancers excludes a node only if its value is true; before, any value excluded it, even false",
 		)
 	}
 	return out

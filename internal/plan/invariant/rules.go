@@ -200,7 +200,7 @@ var Rules = []Rule{
 	},
 	{
 		"P-36",
-		"after any step, forward and back, no manager or scheduler is newer than an API server, and no component is older than the version skew policy allows",
+		"after any step, no manager or scheduler is newer than an API server, and no component is older than the version skew policy allows",
 		"a manager asks an API server that is older than itself for what is not there",
 		skewKept,
 		false,

@@ -33,7 +33,7 @@ func UpdateConfig(d *draft.Draft) {
 		}
 		updateVersion(d, k)
 		d.Note(
-			"to do for machines to come: kubeadm join takes the kubelet's flags from nodeRegistration.kubeletExtraArgs of the JoinConfiguration; say cloud-provider: external there, and no cloud-config",
+			"to do for new machines: in nodeRegistration.kubeletExtraArgs of the JoinConfiguration, set cloud-provider: external and remove cloud-config",
 		)
 	}
 	updateKubeletDefaults(d)
@@ -49,7 +49,7 @@ func updateComponent(d *draft.Draft, name string, k *v1.KubeadmConfig) {
 		ID:        "patch/" + layout.KubeadmConfigRef + "/" + section,
 		Phase:     planstep.PhaseKubeadm,
 		Kind:      v1.StepPatchObject,
-		Title:     "tell kubeadm of the flags of " + name,
+		Title:     "update the flags of " + name + " in kubeadm-config",
 		Why:       "kubeadm upgrade writes the manifests again from this: without it the next upgrade brings the in-tree provider back",
 		Ref:       layout.KubeadmConfigRef,
 		Component: name,

@@ -264,7 +264,7 @@ func DescribeCredentials(d *draft.Draft) string {
 		return ""
 	}
 	return fmt.Sprintf(
-		"not set up: the image credential provider %s on %d hosts; their kubelets pull from %s with the in-tree credentials, which end with Kubernetes 1.%d at the latest: give the binary with --credential-provider",
+		"not installed: the image credential provider %s on %d hosts; their kubelets pull from %s with in-tree credentials, which Kubernetes 1.%d removes: give the binary with --credential-provider",
 		d.Provider.Credentials.Binary,
 		n,
 		strings.Join(d.Provider.Credentials.MatchImages[:1], ""),

@@ -227,8 +227,8 @@ func (x Kubelet) repaired(ctx context.Context, s v1.Step, c fileChange, backup s
 		return c, nil
 	}
 	return c, step.NewStale(
-		"%s on host %s was changed outside this migration after the migration wrote it, and nothing was overwritten; see what with diff %s %s there, put the flags of the step "+
-			"back in it by hand (or all of it, with cp), then run the same command again",
+		"%s on host %s was changed outside this migration after the migration wrote it; nothing was overwritten; see what with diff %s %s there; put the flags of the step "+
+			"back in it by hand (or all of it, with cp); then run the same command again",
 		c.path,
 		s.Host,
 		backup,
