@@ -133,7 +133,7 @@ type Controller struct {
 	queue         workqueue.TypedRateLimitingInterface[item]
 	pace          *rate.Limiter // of calls for groups that are not full
 	jobs          chan *job
-	teller        *teller
+	reporter      *reporter
 
 	mu     sync.Mutex
 	wrote  map[string]version // what this controller has made of nodes, by name: the cache may still show what was before
@@ -165,7 +165,7 @@ func New(config Config) (*Controller, error) {
 		clock:         config.Clock,
 		pace:          rate.NewLimiter(1, 5),
 		jobs:          make(chan *job),
-		teller:        newTeller(),
+		reporter:      newReporter(),
 		wrote:         map[string]version{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[item](firstRetry, config.Options.RetryLimit),
@@ -245,7 +245,7 @@ func (c *Controller) deleted(object any) {
 		object = gone.Obj
 	}
 	if node, ok := object.(*corev1.Node); ok {
-		c.teller.forget(node.Name)
+		c.reporter.forget(node.Name)
 		c.mu.Lock()
 		delete(c.wrote, node.Name)
 		c.mu.Unlock()
@@ -285,7 +285,7 @@ func (c *Controller) Run(ctx context.Context) {
 	)
 	defer begun.End()
 	c.recorder = begun.Recorder
-	c.teller.recorder = c.recorder
+	c.reporter.recorder = c.recorder
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) {
 		return
 	}

@@ -53,9 +53,9 @@ func passing(reason string, err error) error { return &failure{reason: reason, e
 // tellAfter is after how many attempts a failure is told that may pass.
 const tellAfter = 3
 
-// teller reports failures to users, once per node and reason until the node is well again. It does not report all nodes
-// at once when the cloud fails: an event is a write, and initialising nodes needs writes.
-type teller struct {
+// reporter reports failures to users, once per node and reason until the node is well again. It does not report all
+// nodes at once when the cloud fails: an event is a write, and initialising nodes needs writes.
+type reporter struct {
 	recorder record.EventRecorder
 	limiter  *rate.Limiter
 
@@ -70,13 +70,13 @@ type told struct {
 	done   bool
 }
 
-func newTeller() *teller {
-	return &teller{limiter: rate.NewLimiter(1, 50), known: map[string]*told{}}
+func newReporter() *reporter {
+	return &reporter{limiter: rate.NewLimiter(1, 50), known: map[string]*told{}}
 }
 
 // recordFailure notes a failure. first is true when the last failure of the node had another reason, or was so long ago
 // that the node has been well since.
-func (t *teller) recordFailure(node *corev1.Node, err error) (first bool) {
+func (t *reporter) recordFailure(node *corev1.Node, err error) (first bool) {
 	f := &failure{reason: UpdatingNodeFailed, err: err}
 	_ = errors.As(err, &f)
 	failures.WithLabelValues(f.reason).Inc()
@@ -96,7 +96,7 @@ func (t *teller) recordFailure(node *corev1.Node, err error) (first bool) {
 }
 
 // forget ends what is known of a node's failures.
-func (t *teller) forget(name string) {
+func (t *reporter) forget(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.known, name)

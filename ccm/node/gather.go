@@ -181,7 +181,7 @@ func (c *Controller) finishJob(ctx, calls context.Context, j *job, err error) {
 	switch {
 	case err == nil:
 		c.queue.Forget(j.item)
-		c.teller.forget(j.node.Name)
+		c.reporter.forget(j.node.Name)
 	case term.IsFinal(calls, err) || ctx.Err() != nil:
 	case isImplementedElsewhere(j.state.Err):
 		c.queue.Forget(j.item) // another controller handles it
@@ -193,7 +193,7 @@ func (c *Controller) finishJob(ctx, calls context.Context, j *job, err error) {
 
 func (c *Controller) logFailure(ctx context.Context, j *job, err error) {
 	logger := klog.FromContext(ctx).WithValues("node", j.node.Name)
-	if c.teller.recordFailure(j.node, err) {
+	if c.reporter.recordFailure(j.node, err) {
 		logger.Error(err, "Syncing node, will be retried")
 	} else {
 		logger.V(2).Info("Syncing node failed again, will be retried", "err", err)

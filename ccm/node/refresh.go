@@ -109,7 +109,7 @@ func (c *Controller) judgeRefresh(ctx, calls context.Context, j *job, err error)
 	var f *failure
 	switch {
 	case err == nil:
-		c.teller.forget(j.node.Name)
+		c.reporter.forget(j.node.Name)
 	case term.IsFinal(calls, err), isImplementedElsewhere(j.state.Err), ctx.Err() != nil:
 	case errors.As(err, &f) && f.lasting:
 		c.logFailure(ctx, j, err) // the next period is soon enough

@@ -10,14 +10,15 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/nodeipam/internal/podcidr"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // The values of --cidr-allocator-type.
 const (
 	// RangeAllocator gives nodes blocks of --cluster-cidr. An empty flag means the same.
-	RangeAllocator = "RangeAllocator"
+	RangeAllocator = component.RangeAllocator
 	// CloudAllocator gives nodes what the cloud has given to their instances: see package fromcloud.
-	CloudAllocator = "CloudAllocator"
+	CloudAllocator = component.CloudAllocator
 )
 
 // CheckAllocator returns why node IPAM cannot run with a value of --cidr-allocator-type and a provider.

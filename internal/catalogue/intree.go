@@ -7,7 +7,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// The two gates by which 1.22 and 1.23 began to switch the in-tree providers off (KEP-2395).
+// Gates that switch the in-tree providers off. The first one is of all components: alpha from 1.22, on unless said
+// otherwise from 1.29 (KEP-2395). The second one is of the kubelet's image credentials (KEP-2133).
 const (
 	DisableCloudProviders                  = "DisableCloudProviders"
 	DisableKubeletCloudCredentialProviders = "DisableKubeletCloudCredentialProviders"

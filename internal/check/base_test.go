@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/node"
 	"github.com/transplant-dev/transplant/internal/component"
 )
@@ -78,11 +77,11 @@ func healthy() *v1.Snapshot {
 	for _, verb := range []string{"get", "list"} {
 		s.Access = append(s.Access, v1.AccessAnswer{Who: "self", Verb: verb, Resource: "nodes", Allowed: true})
 	}
-	for _, user := range []string{facts.UserKCM, facts.UserCCM} {
+	for _, user := range []string{component.UserKCM, component.UserCCM} {
 		s.Access = append(s.Access,
 			v1.AccessAnswer{Who: user, Verb: "create", Resource: "leases", Namespace: "kube-system", Allowed: true},
-			v1.AccessAnswer{Who: user, Verb: "get", Resource: "leases", Namespace: "kube-system", Name: facts.DefaultLeaseName, Allowed: true},
-			v1.AccessAnswer{Who: user, Verb: "update", Resource: "leases", Namespace: "kube-system", Name: facts.DefaultLeaseName, Allowed: true})
+			v1.AccessAnswer{Who: user, Verb: "get", Resource: "leases", Namespace: "kube-system", Name: component.MigrationLease, Allowed: true},
+			v1.AccessAnswer{Who: user, Verb: "update", Resource: "leases", Namespace: "kube-system", Name: component.MigrationLease, Allowed: true})
 	}
 	planeFacts(s)
 	return s

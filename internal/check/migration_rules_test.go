@@ -39,7 +39,7 @@ func shows(series ...v1.Series) func(*v1.Snapshot) {
 // leadingMigration is the healthy cluster with a manager that says that it leads by the migration lease.
 func leadingMigration() *v1.Snapshot {
 	s := healthy()
-	s.Managers[0].Leads = append(s.Managers[0].Leads, facts.DefaultLeaseName)
+	s.Managers[0].Leads = append(s.Managers[0].Leads, component.MigrationLease)
 	return s
 }
 
@@ -282,7 +282,7 @@ var migrationRules = []ruleCase{
 		says: []string{"runs service, route"},
 		change: changes(ofVersion("v1.22.3"), func(s *v1.Snapshot) {
 			s.Leases = []v1.Lease{heldLease("cp-1_x", time.Second)}
-			s.Managers[0].Loops, s.Managers[0].Leads = nil, []string{facts.DefaultLeaseName, component.KCM}
+			s.Managers[0].Loops, s.Managers[0].Leads = nil, []string{component.MigrationLease, component.KCM}
 		}),
 	},
 

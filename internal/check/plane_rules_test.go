@@ -24,8 +24,8 @@ func planeFacts(s *v1.Snapshot) {
 	}
 	for _, verb := range []string{"get", "update"} {
 		s.Access = append(s.Access,
-			v1.AccessAnswer{Who: facts.UserKCM, Verb: verb, Resource: "leases", Namespace: "kube-system", Name: component.KCM, Allowed: true},
-			v1.AccessAnswer{Who: facts.UserCCM, Verb: verb, Resource: "leases", Namespace: "kube-system", Name: component.CCM, Allowed: true})
+			v1.AccessAnswer{Who: component.UserKCM, Verb: verb, Resource: "leases", Namespace: "kube-system", Name: component.KCM, Allowed: true},
+			v1.AccessAnswer{Who: component.UserCCM, Verb: verb, Resource: "leases", Namespace: "kube-system", Name: component.CCM, Allowed: true})
 	}
 	s.APIGroups = []string{"apps/v1", "batch/v1"}
 	s.Kubeadm = &v1.KubeadmConfig{
@@ -40,7 +40,7 @@ func planeFacts(s *v1.Snapshot) {
 // managerRight is an answer about the new manager's identity: "patch nodes/status".
 func managerRight(right string, allowed bool) v1.AccessAnswer {
 	verb, resource, _ := strings.Cut(right, " ")
-	return v1.AccessAnswer{Who: facts.UserCCM, Verb: verb, Resource: resource, Allowed: allowed}
+	return v1.AccessAnswer{Who: component.UserCCM, Verb: verb, Resource: resource, Allowed: allowed}
 }
 
 // chartCCM is a cloud-controller-manager that came with a chart.

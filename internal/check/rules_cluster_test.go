@@ -70,7 +70,7 @@ var ownershipRules = []ruleCase{
 	{name: "the lease has run out", code: "LM-007", want: skipped, change: func(s *v1.Snapshot) { s.Leases = []v1.Lease{heldLease("cp-1_x", time.Minute)} }},
 	{name: "the holder runs the loops", code: "LM-007", want: pass_, change: func(s *v1.Snapshot) {
 		s.Leases = []v1.Lease{heldLease("cp-1_x", time.Second)}
-		s.Managers[0].Leads = []string{facts.DefaultLeaseName, component.KCM}
+		s.Managers[0].Leads = []string{component.MigrationLease, component.KCM}
 	}},
 	{
 		name: "the holder runs nothing",
@@ -80,7 +80,7 @@ var ownershipRules = []ruleCase{
 		says: []string{"kube-controller-manager@cp-2", "cp-2_x"},
 		change: func(s *v1.Snapshot) {
 			s.Leases = []v1.Lease{heldLease("cp-2_x", time.Second)}
-			s.Managers[1].Leads = []string{facts.DefaultLeaseName}
+			s.Managers[1].Leads = []string{component.MigrationLease}
 		},
 	},
 	{
@@ -418,7 +418,7 @@ var nodeRules = []ruleCase{
 		name:   "F22: one waits",
 		code:   "NODE-004",
 		want:   warn,
-		change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{facts.TaintUninitialized + "=true:NoSchedule"} },
+		change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{component.TaintUninitialized + "=true:NoSchedule"} },
 	},
 	{name: "nodes could not be listed", code: "NODE-004", want: unknwn, change: noNodes},
 

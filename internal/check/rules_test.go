@@ -497,23 +497,23 @@ var leaderMigrationRules = []ruleCase{
 		code:   "LM-003",
 		want:   pass_,
 		says:   []string{"the plan grants it", "may not update"},
-		change: func(s *v1.Snapshot) { forbidLease(s, facts.UserKCM, "update") },
+		change: func(s *v1.Snapshot) { forbidLease(s, component.UserKCM, "update") },
 	},
 	{
 		name: "F24: the manager may not, and leader migration is on",
 		code: "LM-003",
 		want: fails,
-		says: []string{facts.UserKCM + " may not create", "create role leader-migration ", "--resource-name=cloud-provider-extraction-migration"},
+		says: []string{component.UserKCM + " may not create", "create role leader-migration ", "--resource-name=cloud-provider-extraction-migration"},
 		change: func(s *v1.Snapshot) {
 			migrating(s, component.KCM, shortNames)
-			forbidLease(s, facts.UserKCM, "create")
+			forbidLease(s, component.UserKCM, "create")
 		},
 	},
-	{name: "the other manager may not, and leader migration is on here", code: "LM-003", want: fails, says: []string{facts.UserCCM}, change: func(s *v1.Snapshot) {
+	{name: "the other manager may not, and leader migration is on here", code: "LM-003", want: fails, says: []string{component.UserCCM}, change: func(s *v1.Snapshot) {
 		migrating(s, component.KCM, shortNames)
-		forbidLease(s, facts.UserCCM, "get")
+		forbidLease(s, component.UserCCM, "get")
 	}},
-	{name: "nobody needs it any more", code: "LM-003", base: migrated, want: pass_, change: func(s *v1.Snapshot) { forbidLease(s, facts.UserKCM, "create") }},
+	{name: "nobody needs it any more", code: "LM-003", base: migrated, want: pass_, change: func(s *v1.Snapshot) { forbidLease(s, component.UserKCM, "create") }},
 	{name: "it was not asked", code: "LM-003", want: unknwn, change: func(s *v1.Snapshot) { s.Access = s.Access[:2] }},
 	{name: "another lease was asked for", code: "LM-003", want: unknwn, opts: facts.Options{LeaseName: "our-migration"}, says: []string{"our-migration"}},
 
@@ -595,5 +595,5 @@ func forbidLease(s *v1.Snapshot, user, verb string) {
 
 func heldLease(holder string, age time.Duration) v1.Lease {
 	renewed := taken.Add(-age)
-	return v1.Lease{Name: facts.DefaultLeaseName, Holder: holder, DurationSeconds: 15, RenewTime: &renewed}
+	return v1.Lease{Name: component.MigrationLease, Holder: holder, DurationSeconds: 15, RenewTime: &renewed}
 }

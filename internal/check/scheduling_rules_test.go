@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // hook adds a webhook that must answer for a resource of the core group, whose backend is well.
@@ -21,7 +22,7 @@ func hook(resource string, change func(*v1.Webhook)) func(*v1.Snapshot) {
 		s.Webhooks = append(s.Webhooks, w)
 		s.Workloads = append(
 			s.Workloads,
-			v1.Workload{Ref: "Deployment/policy/webhook", Role: v1.RoleWebhook, Replicas: 2, Ready: 2, Tolerations: []string{facts.TaintUninitialized + "=:NoSchedule"}},
+			v1.Workload{Ref: "Deployment/policy/webhook", Role: v1.RoleWebhook, Replicas: 2, Ready: 2, Tolerations: []string{component.TaintUninitialized + "=:NoSchedule"}},
 		)
 	}
 }
@@ -228,7 +229,7 @@ var schedulingRules = []ruleCase{
 		code:   "SCHED-001",
 		want:   pass_,
 		says:   []string{"3 workloads tolerate"},
-		change: both(noneKept, runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleProxy, "*=:NoSchedule"), runsAs(v1.RoleDNS, facts.TaintUninitialized+"=true:NoSchedule")),
+		change: both(noneKept, runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleProxy, "*=:NoSchedule"), runsAs(v1.RoleDNS, component.TaintUninitialized+"=true:NoSchedule")),
 	},
 	{
 		name:   "F41: DNS does not, and nobody needs it",

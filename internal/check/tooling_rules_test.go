@@ -154,16 +154,16 @@ var toolingRules = []ruleCase{
 		code:   "RBAC-002",
 		want:   pass_,
 		says:   []string{"lacks 1 of 4", "patch nodes/status", "the plan grants"},
-		change: func(s *v1.Snapshot) { forbid(s, facts.UserCCM, "patch", "nodes/status", "") },
+		change: func(s *v1.Snapshot) { forbid(s, component.UserCCM, "patch", "nodes/status", "") },
 	},
 	{
 		name: "F46: a right is missing while the manager runs",
 		code: "RBAC-002",
 		base: migrated,
 		want: fails,
-		says: []string{"1 of 4 things", "patch nodes/status", "--as=" + facts.UserCCM},
+		says: []string{"1 of 4 things", "patch nodes/status", "--as=" + component.UserCCM},
 		change: func(s *v1.Snapshot) {
-			forbid(s, facts.UserCCM, "patch", "nodes/status", "")
+			forbid(s, component.UserCCM, "patch", "nodes/status", "")
 		},
 	},
 	{name: "the reviews failed", code: "RBAC-002", want: unknwn, says: []string{"timeout"}, change: func(s *v1.Snapshot) {
@@ -171,7 +171,7 @@ var toolingRules = []ruleCase{
 			s.Access[i].Error = "timeout"
 		}
 	}},
-	{name: "nobody asked", code: "RBAC-002", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, facts.UserCCM) }},
+	{name: "nobody asked", code: "RBAC-002", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, component.UserCCM) }},
 	{name: "nobody could ask", code: "RBAC-002", want: unknwn, says: []string{"reading access"}, change: func(s *v1.Snapshot) {
 		s.Access = nil
 		cannotGather(s, "access")
@@ -182,7 +182,7 @@ var toolingRules = []ruleCase{
 		name: "a policy file",
 		code: "RBAC-003",
 		want: fails,
-		says: []string{"kube-apiserver@cp-1 has --authorization-mode=Node,ABAC", facts.UserCCM, "create leases.coordination.k8s.io", "nodes/status"},
+		says: []string{"kube-apiserver@cp-1 has --authorization-mode=Node,ABAC", component.UserCCM, "create leases.coordination.k8s.io", "nodes/status"},
 		change: func(s *v1.Snapshot) {
 			eachHost(s, component.KAS, map[string]string{"authorization-mode": "Node,ABAC"})
 		},
@@ -204,16 +204,16 @@ var toolingRules = []ruleCase{
 		code: "RBAC-004",
 		base: migrated,
 		want: fails,
-		says: []string{facts.UserCCM + " may not update the lease cloud-controller-manager", "leader-locking"},
+		says: []string{component.UserCCM + " may not update the lease cloud-controller-manager", "leader-locking"},
 		change: func(s *v1.Snapshot) {
-			forbid(s, facts.UserCCM, "update", "leases", component.CCM)
+			forbid(s, component.UserCCM, "update", "leases", component.CCM)
 		},
 	},
 	{
 		name:   "no such manager, no such right",
 		code:   "RBAC-004",
 		want:   pass_,
-		change: func(s *v1.Snapshot) { forbid(s, facts.UserCCM, "update", "leases", component.CCM) },
+		change: func(s *v1.Snapshot) { forbid(s, component.UserCCM, "update", "leases", component.CCM) },
 	},
 	{
 		name: "F24: create stands under resourceNames",
@@ -221,13 +221,13 @@ var toolingRules = []ruleCase{
 		want: fails,
 		says: []string{"a rule with resourceNames does not stand for create"},
 		change: func(s *v1.Snapshot) {
-			forbid(s, facts.UserKCM, "create", "leases", "")
+			forbid(s, component.UserKCM, "create", "leases", "")
 		},
 	},
-	{name: "nobody asked", code: "RBAC-004", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, facts.UserKCM) }},
+	{name: "nobody asked", code: "RBAC-004", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, component.UserKCM) }},
 	{name: "a review failed", code: "RBAC-004", want: unknwn, says: []string{"timeout"}, change: func(s *v1.Snapshot) {
 		for i := range s.Access {
-			if s.Access[i].Who == facts.UserKCM {
+			if s.Access[i].Who == component.UserKCM {
 				s.Access[i].Error = "timeout"
 			}
 		}

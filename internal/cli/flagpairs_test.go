@@ -16,7 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -80,7 +80,7 @@ func TestAPlanHasItsOwnOptions(t *testing.T) {
 	for _, tc := range []struct{ line, says string }{
 		{"", ""},
 		{"--strategy=leader-migration --image=registry.example.com/ccm:v1.26.0 --max-unavailable=2 --ccm-env=A=b", ""},
-		{"--lease-name=" + planlayout.DefaultLease + " --retry-period=" + options.DefaultRetryPeriod, ""},
+		{"--lease-name=" + component.MigrationLease + " --retry-period=" + options.DefaultRetryPeriod, ""},
 		{"--image=official", "--image would have no effect"},
 		{"--strategy=downtime", "--strategy would have no effect: the plan has options of its own"},
 		{"--image=other --shape=daemonset --keep-leader-migration", "--image, --keep-leader-migration, --shape would have no effect"},

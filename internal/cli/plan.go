@@ -13,9 +13,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 	"github.com/transplant-dev/transplant/internal/wholefile"
 )
@@ -76,7 +76,7 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 		if older.Cluster.UID != p.Cluster.UID { // it would be written over
 			return client.OtherCluster(o.refresh, older, p.Cluster.UID)
 		}
-		tellChanged(c, o.refresh, older, p)
+		narrateChanged(c, o.refresh, older, p)
 	}
 	if o.out != "" {
 		if err := client.WritePlan(o.out, p); err != nil {
@@ -89,7 +89,7 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 		return err
 	}
 	if o.out != "" {
-		tellSaved(c, o.out, report.Summary.Blocked)
+		narrateSaved(c, o.out, report.Summary.Blocked)
 	}
 	if report.Summary.Blocked {
 		return exitcode.With(exitcode.Blocked, "this plan is blocked by %s: see transplant check", client.Blocking(report))
@@ -100,8 +100,8 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 	return nil
 }
 
-// tellSaved names the file of a plan, and the next command. It comes behind the plan, which has hundreds of lines.
-func tellSaved(c *console.Console, path string, isBlocked bool) {
+// narrateSaved names the file of a plan, and the next command. It comes behind the plan, which has hundreds of lines.
+func narrateSaved(c *console.Console, path string, isBlocked bool) {
 	next := c.Command("apply", wording.QuoteWord(path))
 	if isBlocked {
 		next = c.Command("check") + ", since the plan is blocked"
@@ -142,7 +142,7 @@ func refreshed(path string, f *client.PlanOptions, o *planOutput) (*v1.Plan, err
 	return p, nil
 }
 
-func tellChanged(c *console.Console, path string, older, newer *v1.Plan) {
+func narrateChanged(c *console.Console, path string, older, newer *v1.Plan) {
 	changed := compare.ChangedFacts(older, newer)
 	if len(changed) == 0 {
 		c.Narrate("every fact of %s still holds", path)
@@ -157,7 +157,7 @@ func tellChanged(c *console.Console, path string, older, newer *v1.Plan) {
 func newSnapshot(c *console.Console) *cobra.Command {
 	var out string
 	var output *printer.Format
-	options := v1.Options{LeaseName: planlayout.DefaultLease}
+	options := v1.Options{LeaseName: component.MigrationLease}
 	cmd := &cobra.Command{
 		Use: "snapshot", SuggestFor: []string{"inventory"}, Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
 		Example: "  transplant snapshot --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",

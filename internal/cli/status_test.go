@@ -17,7 +17,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -28,7 +27,7 @@ func TestStatusOutputs(t *testing.T) {
 	golden(t, "status-none-json", o.run("status", "-o", "json"), v)
 	golden(t, "status-none-prometheus", o.run("status", "-o", "prometheus"), v)
 	o.begin()
-	o.lease(planlayout.DefaultLease, "cp-2_77aa", 2*time.Second)
+	o.lease(component.MigrationLease, "cp-2_77aa", 2*time.Second)
 	o.lease(component.KCM, "cp-2_77aa", time.Second)
 	o.lock(3*time.Second, o.waiting("kube-controller-manager on cp-2 is not ready: connection refused"))
 	golden(t, "status-applying", o.run("status"), v)

@@ -11,7 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // eventful is a run of which there is something of every source.
@@ -28,7 +28,7 @@ func eventful(t *testing.T) *onlooker {
 		},
 	}
 	o.begin()
-	o.lease(planlayout.DefaultLease, "cp-2_77aa", 2*time.Second)
+	o.lease(component.MigrationLease, "cp-2_77aa", 2*time.Second)
 	o.event("Node", "", "cp-1", "Normal", "NodeNotReady", "Node cp-1 status is now: NodeNotReady", 260*time.Second)
 	o.event("Service", "shop", "web", "Warning", "SyncLoadBalancerFailed", "Error syncing load balancer: throttled", 200*time.Second)
 	o.event("Service", "shop", "web", "Normal", "Unrelated", "of no interest", 199*time.Second)

@@ -342,7 +342,7 @@ var PublishedHostImage string
 
 // DefaultHostImage is the image of the pods of --host-access=pod, which are root on their hosts.
 func DefaultHostImage() string {
-	return cmp.Or(PublishedHostImage, "ghcr.io/transplant-dev/transplant:"+Version)
+	return cmp.Or(PublishedHostImage, component.Registry+"/transplant:"+Version)
 }
 
 // LockClock waits while a lock is looked at, and while it is held; tests have their own.

@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/dryrun"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -164,7 +165,7 @@ func (c *Client) Gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 			return m
 		},
 	}, collect.Options{
-		LeaseName:              cmp.Or(o.LeaseName, planlayout.DefaultLease),
+		LeaseName:              cmp.Or(o.LeaseName, component.MigrationLease),
 		Files:                  slices.Concat(planlayout.Files(), planlayout.EnvFiles(o)),
 		TokenFile:              planlayout.CCMToken,
 		ObjectRefs:             planlayout.ObjectRefs(),

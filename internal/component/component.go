@@ -19,6 +19,28 @@ const (
 	Etcd      = "etcd"
 )
 
+// MigrationLease is the lease that governs the loops which move, unless a configuration names another one. Upstream's
+// default configuration and all documentation have this name.
+const MigrationLease = "cloud-provider-extraction-migration"
+
+// TaintUninitialized is the taint of a node that no cloud-controller-manager has initialised.
+const TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+
+// Accounts of the managers in the API. The one of the cloud-controller-manager is that which plans make.
+const (
+	UserKCM = "system:" + KCM
+	UserCCM = "system:serviceaccount:" + Namespace + ":" + CCM
+)
+
+// Values of --cidr-allocator-type that this project knows: which part hands out pod CIDRs.
+const (
+	RangeAllocator = "RangeAllocator"
+	CloudAllocator = "CloudAllocator"
+)
+
+// Registry is where this project's images are.
+const Registry = "ghcr.io/transplant-dev"
+
 // Versioned are the components that get another version on the way, in the order in which their versions change.
 var Versioned = []string{KAS, KCM, Scheduler}
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/mergepatch"
@@ -175,13 +176,13 @@ func editKubeadm(o *unstructured.Unstructured, s v1.Step) error {
 func addTaint(o *unstructured.Unstructured) error {
 	taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
 	for _, t := range taints {
-		if m, ok := t.(map[string]any); ok && m["key"] == layout.TaintUninitialized {
+		if m, ok := t.(map[string]any); ok && m["key"] == component.TaintUninitialized {
 			return nil
 		}
 	}
 	return unstructured.SetNestedSlice(
 		o.Object,
-		append(taints, map[string]any{"key": layout.TaintUninitialized, "value": "true", "effect": "NoSchedule"}),
+		append(taints, map[string]any{"key": component.TaintUninitialized, "value": "true", "effect": "NoSchedule"}),
 		"spec",
 		"taints",
 	)
@@ -199,7 +200,7 @@ func removeTaint(o *unstructured.Unstructured) error {
 	taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
 	taints = slices.DeleteFunc(taints, func(t any) bool {
 		m, ok := t.(map[string]any)
-		return ok && m["key"] == layout.TaintUninitialized
+		return ok && m["key"] == component.TaintUninitialized
 	})
 	return unstructured.SetNestedSlice(o.Object, taints, "spec", "taints")
 }

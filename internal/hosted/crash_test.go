@@ -247,7 +247,7 @@ func TestALeaseIsReleasedOnlyForAPodWhoseContainerWasSeenTerminated(t *testing.T
 			p := w.plane()
 			p.Hook = func(at, of string) {
 				if at == "during" && strings.HasPrefix(of, "loops-off/") {
-					holder, _ := w.lease(layout.DefaultLease)
+					holder, _ := w.lease(component.MigrationLease)
 					c.with(w, strings.TrimSuffix(holder, "_id"))
 				}
 			}

@@ -17,7 +17,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/program"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
@@ -195,7 +194,7 @@ func (s *survey) silent() []bool {
 func (s *survey) readLeases(ctx context.Context) {
 	name := s.plane.Options.LeaseName
 	if name == "" {
-		name = layout.DefaultLease
+		name = component.MigrationLease
 	}
 	for _, lease := range []string{component.KCM, component.CCM, name} {
 		l, err := s.plane.User.Kube.CoordinationV1().Leases(component.Namespace).Get(ctx, lease, metav1.GetOptions{})

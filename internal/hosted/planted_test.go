@@ -16,7 +16,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // TestAPlantedJournalInTheSeedIsNotGoneOnWith: the operator and the command line execute what a migration of this control plane does, and nothing else that
@@ -124,7 +123,7 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 		"of the pod itself": func(h v1.HandoverRecord) []v1.HandoverRecord { return []v1.HandoverRecord{h} },
 		"of its other lease": func(h v1.HandoverRecord) []v1.HandoverRecord {
 			other := h
-			other.Lease, other.Note, h.Ended = layout.DefaultLease, "it has another holder", nil
+			other.Lease, other.Note, h.Ended = component.MigrationLease, "it has another holder", nil
 			return []v1.HandoverRecord{h, other}
 		},
 	} {

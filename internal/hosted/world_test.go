@@ -407,22 +407,22 @@ func (w *world) elect() {
 			return flagsOf(&p)["enable-leader-migration"] == "true" && p.Name+"_id" == leader
 		})...)
 	}
-	w.contend(layout.DefaultLease, wanting)
+	w.contend(component.MigrationLease, wanting)
 }
 
 // state is what a pod's gauges would say.
 func (w *world) state(p *corev1.Pod) v1.Manager {
-	component, flags := workloads.SeedComponent(&p.Spec.Containers[0]), flagsOf(p)
-	m := v1.Manager{Component: component, Host: p.Name, CloudCalls: ptr.To[int64](3)}
-	main, _ := w.lease(component)
+	name, flags := workloads.SeedComponent(&p.Spec.Containers[0]), flagsOf(p)
+	m := v1.Manager{Component: name, Host: p.Name, CloudCalls: ptr.To[int64](3)}
+	main, _ := w.lease(name)
 	if main != p.Name+"_id" {
 		return m
 	}
-	m.Leads = append(m.Leads, component)
-	migration, _ := w.lease(layout.DefaultLease)
+	m.Leads = append(m.Leads, name)
+	migration, _ := w.lease(component.MigrationLease)
 	has := flags["enable-leader-migration"] != "true"
 	if !has && migration == p.Name+"_id" {
-		m.Leads, has = append(m.Leads, layout.DefaultLease), true
+		m.Leads, has = append(m.Leads, component.MigrationLease), true
 	}
 	if p := flags["cloud-provider"]; !has || p == "external" || p == "" { // a manager without a provider starts no cloud loop
 		return m

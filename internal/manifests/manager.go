@@ -124,7 +124,7 @@ func label(o layout.Object) {
 // LeaderMigration returns the rights that let kube-controller-manager and cloud-controller-manager share the migration
 // lease.
 func LeaderMigration() []layout.Object {
-	out := layout.MigrationObjects(layout.DefaultLease)
+	out := layout.MigrationObjects(component.MigrationLease)
 	for _, o := range out {
 		label(o)
 	}

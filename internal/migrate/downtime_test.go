@@ -15,7 +15,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -103,9 +102,9 @@ func TestALeaseWhoseHolderDiedLongAgoKeepsNobodyFromGoingBack(t *testing.T) {
 	}
 	w.mu.Lock()
 	var l coordinationv1.Lease
-	w.api.Get(t, leasePath(layout.DefaultLease), &l)
+	w.api.Get(t, leasePath(component.MigrationLease), &l)
 	died := metav1.NewMicroTime(w.clock.Now())
-	l.Name, l.Namespace = layout.DefaultLease, component.Namespace
+	l.Name, l.Namespace = component.MigrationLease, component.Namespace
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = ptr.To("cp-1_dead"), ptr.To[int32](15), &died
 	w.api.Put(t, &l)
 	w.mu.Unlock()

@@ -29,7 +29,7 @@ func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), e
 		return nil, err
 	}
 	if s.Component == component.KAS {
-		if err := e.needBeside(ctx, h, s, &n); err != nil {
+		if err := e.needNextTo(ctx, h, s, &n); err != nil {
 			return nil, fmt.Errorf("looking for the managers next to the API server of host %s: %w", s.Host, err)
 		}
 	}
@@ -80,10 +80,10 @@ func (e *Engine) checkSelected(ctx context.Context, p *v1.Plan) error {
 	return nil
 }
 
-// needBeside adds what it takes to have the managers hand over before the API server next to them is restarted. Their
+// needNextTo adds what it takes to have the managers hand over before the API server next to them is restarted. Their
 // manifests are removed for that, whatever these are called, or their units stopped. The manifest that an interrupted
 // run has taken away is only in its record.
-func (e *Engine) needBeside(ctx context.Context, h hostaccess.Host, s v1.Step, n *hostaccess.Need) error {
+func (e *Engine) needNextTo(ctx context.Context, h hostaccess.Host, s v1.Step, n *hostaccess.Need) error {
 	targets, err := manager.Targets(ctx, []hostaccess.Host{h}, component.KCM, component.CCM)
 	if err != nil {
 		return err

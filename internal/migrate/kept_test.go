@@ -20,7 +20,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
@@ -131,7 +130,7 @@ func takeUp(t *testing.T, path string) (*world, map[string]string) {
 	for host, k := range was.Kubelets {
 		w.lives[host] = &kubeletLife{pid: k.PID, args: k.Args, renewals: k.Renewals}
 	}
-	for _, lease := range []string{component.KCM, component.CCM, layout.DefaultLease} {
+	for _, lease := range []string{component.KCM, component.CCM, component.MigrationLease} {
 		w.renewed[lease] = was.Time
 	}
 	w.openHosts()

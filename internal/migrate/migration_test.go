@@ -68,7 +68,7 @@ func (w *world) migrated(p *v1.Plan) {
 			w.t.Errorf("the token is in %s", name)
 		}
 	}
-	if w.holder(layout.DefaultLease) != "" {
+	if w.holder(component.MigrationLease) != "" {
 		w.t.Error("the migration lease is left")
 	}
 	if w.expired > 0 {
@@ -94,7 +94,7 @@ func (w *world) rolledBack(files map[string]string) {
 			w.t.Errorf("%s is left", o.Ref)
 		}
 	}
-	for _, lease := range []string{layout.DefaultLease, component.CCM} {
+	for _, lease := range []string{component.MigrationLease, component.CCM} {
 		if w.holder(lease) != "" {
 			w.t.Errorf("lease %s is left", lease)
 		}

@@ -299,7 +299,7 @@ func (w *world) catchUp() {
 	for _, component := range []string{component.KCM, component.CCM} {
 		w.elect(component, func(p *process) bool { return p.component == component })
 	}
-	w.elect(layout.DefaultLease, func(p *process) bool {
+	w.elect(component.MigrationLease, func(p *process) bool {
 		return p.flags["enable-leader-migration"] == "true" && w.holds(p, p.component) && (p.component == component.CCM || p.flags["cloud-provider"] == "aws")
 	})
 	for loop, owners := range w.owners() {
@@ -437,7 +437,7 @@ func (w *world) loops(p *process) []string {
 			return out
 		}
 	}
-	if p.flags["enable-leader-migration"] == "true" && !w.holds(p, layout.DefaultLease) {
+	if p.flags["enable-leader-migration"] == "true" && !w.holds(p, component.MigrationLease) {
 		return out
 	}
 	return append(out, "service", "route", "cloud-node-lifecycle")
@@ -465,7 +465,7 @@ func (w *world) scrape(_ context.Context, program, host, _ string) (v1.Manager, 
 		return v1.Manager{}, errors.New("connection refused")
 	}
 	m := v1.Manager{Loops: w.loops(p), CloudCalls: ptr.To[int64](1)}
-	for _, l := range []string{component.KCM, component.CCM, layout.DefaultLease} {
+	for _, l := range []string{component.KCM, component.CCM, component.MigrationLease} {
 		if w.holds(p, l) {
 			m.Leads = append(m.Leads, l)
 		}

@@ -9,7 +9,10 @@
 // version of them minds a controller name that matches nothing, which leaves both managers running the loop.
 package migrationconfig
 
-import "github.com/transplant-dev/transplant/internal/controllernames"
+import (
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
 
 // Group, Kind and the versions are what a file must say it is.
 const (
@@ -19,9 +22,6 @@ const (
 	V1Beta1  = "v1beta1"  // read by 1.22 and later
 	V1       = "v1"       // read by 1.24 and later; has no resourceLock
 )
-
-// DefaultLeaderName is the migration lease of the upstream default, which all documentation uses.
-const DefaultLeaderName = "cloud-provider-extraction-migration"
 
 // AnyComponent as a leader's component lets every manager that reads the file run the loop.
 const AnyComponent = "*"
@@ -52,20 +52,20 @@ type Leader struct {
 	Component string
 }
 
-// Runs reports whether component runs the leader's controller under the migration lease.
-func (l Leader) Runs(component controllernames.Component) bool {
-	return l.Component == AnyComponent || l.Component == string(component)
+// Runs reports whether manager runs the leader's controller under the migration lease.
+func (l Leader) Runs(manager controllernames.Component) bool {
+	return l.Component == AnyComponent || l.Component == string(manager)
 }
 
 // Default returns the config that a manager without a file should have. In it every cloud loop is under the migration
-// lease, by the names that component of version 1.minor registers. Upstream's own default has held names that match
+// lease, by the names that manager of version 1.minor registers. Upstream's own default has held names that match
 // nothing since 0.28.
-func Default(component controllernames.Component, minor int) Config {
-	config := Config{Version: versionFor(minor), LeaderName: DefaultLeaderName}
+func Default(manager controllernames.Component, minor int) Config {
+	config := Config{Version: versionFor(minor), LeaderName: component.MigrationLease}
 	for _, loop := range controllernames.CloudLoops {
 		config.Leaders = append(
 			config.Leaders,
-			Leader{Name: controllernames.Name(component, minor, loop), Component: AnyComponent},
+			Leader{Name: controllernames.Name(manager, minor, loop), Component: AnyComponent},
 		)
 	}
 	return config

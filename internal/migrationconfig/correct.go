@@ -7,15 +7,16 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/shell"
 )
 
-// Correct returns the file that was meant, for component of version 1.minor. It holds what could be read of data, with
+// Correct returns the file that was meant, for manager of version 1.minor. It holds what could be read of data, with
 // the loops under that version's names, and the loops that are missing. Its apiVersion is one that the version reads,
 // and nothing in it is refused by a manager. Entries for other controllers stay. Where nothing could be read it is the
 // default. It is false only for a version without leader migration.
-func Correct(component controllernames.Component, minor int, data []byte) ([]byte, bool) {
+func Correct(manager controllernames.Component, minor int, data []byte) ([]byte, bool) {
 	if minor < firstMinor {
 		return nil, false
 	}
@@ -24,14 +25,14 @@ func Correct(component controllernames.Component, minor int, data []byte) ([]byt
 		config.Version = versionFor(minor)
 	}
 	if config.LeaderName == "" {
-		config.LeaderName = DefaultLeaderName
+		config.LeaderName = component.MigrationLease
 	}
-	return write(config.Version, config.LeaderName, corrected(component, minor, config.Leaders)), true
+	return write(config.Version, config.LeaderName, corrected(manager, minor, config.Leaders)), true
 }
 
 // corrected are the leaders under the right names, each once, in the file's order, with the cloud loops that were not
 // there at the end.
-func corrected(component controllernames.Component, minor int, leaders []Leader) []Leader {
+func corrected(manager controllernames.Component, minor int, leaders []Leader) []Leader {
 	var out []Leader
 	put := func(l Leader) {
 		if i := slices.IndexFunc(out, func(o Leader) bool { return o.Name == l.Name }); i >= 0 {
@@ -46,17 +47,17 @@ func corrected(component controllernames.Component, minor int, leaders []Leader)
 		case l.Name == "":
 			continue
 		case known:
-			l.Name = controllernames.Name(component, minor, loop)
+			l.Name = controllernames.Name(manager, minor, loop)
 		}
 		other := !slices.Contains(controllernames.Components, controllernames.Component(l.Component)) &&
 			l.Component != AnyComponent
-		if other || slices.Contains(controllernames.CloudLoops, loop) && !l.Runs(component) {
+		if other || slices.Contains(controllernames.CloudLoops, loop) && !l.Runs(manager) {
 			l.Component = AnyComponent
 		}
 		put(l)
 	}
 	for _, loop := range controllernames.CloudLoops {
-		name := controllernames.Name(component, minor, loop)
+		name := controllernames.Name(manager, minor, loop)
 		if !slices.ContainsFunc(out, func(l Leader) bool { return l.Name == name }) {
 			put(Leader{Name: name, Component: AnyComponent})
 		}

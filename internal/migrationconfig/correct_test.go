@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -56,7 +57,8 @@ func TestCorrect(t *testing.T) {
 			head(V1) + lease + short + "- name: attachdetach\n  component: kube-controller-manager\n",
 		},
 		{"a component that does not exist", head(V1) + lease + strings.Replace(short, `"*"`, "kube-apiserver", 1), controllernames.KubeControllerManager, 26, head(V1) + lease + short},
-		{"nothing that could be read", "a: [", controllernames.KubeControllerManager, 26, string(write(V1, DefaultLeaderName, Default(controllernames.KubeControllerManager, 26).Leaders))},
+		{"nothing that could be read", "a: [", controllernames.KubeControllerManager, 26,
+			string(write(V1, component.MigrationLease, Default(controllernames.KubeControllerManager, 26).Leaders))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, ok := Correct(c.component, c.minor, []byte(c.file))

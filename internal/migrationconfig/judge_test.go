@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -16,10 +17,10 @@ const (
 )
 
 // listing returns a v1 config that gives names to component.
-func listing(component string, names ...string) Config {
-	config := Config{Version: V1, LeaderName: DefaultLeaderName}
+func listing(manager string, names ...string) Config {
+	config := Config{Version: V1, LeaderName: component.MigrationLease}
 	for _, name := range names {
-		config.Leaders = append(config.Leaders, Leader{name, component})
+		config.Leaders = append(config.Leaders, Leader{name, manager})
 	}
 	return config
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -24,20 +25,20 @@ func TestParseReadsEveryVersion(t *testing.T) {
 		file string
 		want Config
 	}{
-		{"v1", head(V1) + lease + list, Config{V1, DefaultLeaderName, "", leaders}},
-		{"v1beta1", head(V1Beta1) + lease + "resourceLock: leases\n" + list, Config{V1Beta1, DefaultLeaderName, "leases", leaders}},
+		{"v1", head(V1) + lease + list, Config{V1, component.MigrationLease, "", leaders}},
+		{"v1beta1", head(V1Beta1) + lease + "resourceLock: leases\n" + list, Config{V1Beta1, component.MigrationLease, "leases", leaders}},
 		{"v1alpha1 with a lock that managers accept and cannot make", head(V1Alpha1) + lease + "resourceLock: endpoints\n" + list,
-			Config{V1Alpha1, DefaultLeaderName, "endpoints", leaders}},
+			Config{V1Alpha1, component.MigrationLease, "endpoints", leaders}},
 		{"v1 with the field that v1 does not have, which Judge weighs", head(V1) + lease + "resourceLock: leases\n" + list,
-			Config{V1, DefaultLeaderName, "leases", leaders}},
-		{"an empty list", head(V1) + lease + "controllerLeaders: []\n", Config{V1, DefaultLeaderName, "", nil}},
-		{"no list", head(V1) + lease, Config{V1, DefaultLeaderName, "", nil}},
+			Config{V1, component.MigrationLease, "leases", leaders}},
+		{"an empty list", head(V1) + lease + "controllerLeaders: []\n", Config{V1, component.MigrationLease, "", nil}},
+		{"no list", head(V1) + lease, Config{V1, component.MigrationLease, "", nil}},
 		{"JSON", `{"apiVersion":"controllermanager.config.k8s.io/v1","kind":"LeaderMigrationConfiguration","leaderName":"m","controllerLeaders":[]}`,
 			Config{V1, "m", "", nil}},
-		{"Windows line ends", strings.ReplaceAll(head(V1)+lease+list, "\n", "\r\n"), Config{V1, DefaultLeaderName, "", leaders}},
+		{"Windows line ends", strings.ReplaceAll(head(V1)+lease+list, "\n", "\r\n"), Config{V1, component.MigrationLease, "", leaders}},
 		{"anchors and aliases", head(V1) + lease + "controllerLeaders:\n- {name: route, component: &c kube-controller-manager}\n- {name: service, component: *c}\n",
-			Config{V1, DefaultLeaderName, "", []Leader{{"route", "kube-controller-manager"}, {"service", "kube-controller-manager"}}}},
-		{"one document between markers", "---\n# ours\n" + head(V1) + lease + "---\n# nothing\n", Config{V1, DefaultLeaderName, "", nil}},
+			Config{V1, component.MigrationLease, "", []Leader{{"route", "kube-controller-manager"}, {"service", "kube-controller-manager"}}}},
+		{"one document between markers", "---\n# ours\n" + head(V1) + lease + "---\n# nothing\n", Config{V1, component.MigrationLease, "", nil}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Parse([]byte(c.file))
@@ -147,7 +148,7 @@ func TestParseReturnsWhatCouldBeReadBesideTheError(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	want := Config{Version: V1, LeaderName: DefaultLeaderName, Leaders: []Leader{{"nodeipam", AnyComponent}}}
+	want := Config{Version: V1, LeaderName: component.MigrationLease, Leaders: []Leader{{"nodeipam", AnyComponent}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
 	}

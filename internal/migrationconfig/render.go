@@ -6,14 +6,15 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// Render returns the file for component of version 1.minor. It is in the newest apiVersion that the version reads, with
+// Render returns the file for manager of version 1.minor. It is in the newest apiVersion that the version reads, with
 // loops in that version's dialect. All are to be run by that component under the lease leaderName ("" means
-// DefaultLeaderName). It refuses a component or a loop that does not exist.
+// component.MigrationLease). It refuses a component or a loop that does not exist.
 func Render(
-	component controllernames.Component,
+	manager controllernames.Component,
 	minor int,
 	loops []controllernames.Loop,
 	leaderName string,
@@ -21,13 +22,13 @@ func Render(
 	if minor < firstMinor {
 		return nil, fmt.Errorf(
 			"rendering the leader migration config of %s 1.%d: leader migration came with 1.%d",
-			component,
+			manager,
 			minor,
 			firstMinor,
 		)
 	}
 	if leaderName == "" {
-		leaderName = DefaultLeaderName
+		leaderName = component.MigrationLease
 	}
 	lease, err := yaml.Marshal(leaderName) // quoted where YAML would take it for something else than text
 	if err != nil {
@@ -35,18 +36,18 @@ func Render(
 	}
 	var b strings.Builder
 	version := versionFor(minor)
-	fmt.Fprintf(&b, "# Names as %s 1.%d registers them; other versions may use other names.\n", component, minor)
+	fmt.Fprintf(&b, "# Names as %s 1.%d registers them; other versions may use other names.\n", manager, minor)
 	fmt.Fprintf(&b, "apiVersion: %s/%s\nkind: %s\nleaderName: %s", Group, version, Kind, lease)
 	if version != V1 {
 		fmt.Fprintf(&b, "resourceLock: %s\n", lockLeases)
 	}
 	b.WriteString("controllerLeaders:\n")
 	for _, loop := range loops {
-		name := controllernames.Name(component, minor, loop)
+		name := controllernames.Name(manager, minor, loop)
 		if name == "" {
-			return nil, fmt.Errorf("rendering the leader migration config of %s 1.%d: it has no loop %q", component, minor, loop)
+			return nil, fmt.Errorf("rendering the leader migration config of %s 1.%d: it has no loop %q", manager, minor, loop)
 		}
-		fmt.Fprintf(&b, "- name: %s\n  component: %s\n", name, component)
+		fmt.Fprintf(&b, "- name: %s\n  component: %s\n", name, manager)
 	}
 	return []byte(b.String()), nil
 }

@@ -23,11 +23,9 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
-
-// DefaultMigrationLease is the lease that governs migrated loops unless a configuration names another one.
-const DefaultMigrationLease = "cloud-provider-extraction-migration"
 
 // defaultMaxSilence is three heartbeats of a recorder.
 const defaultMaxSilence = 3 * DefaultHeartbeat
@@ -63,7 +61,7 @@ type Options struct {
 	From, Until time.Time
 	// Causes explain gaps; the one that began last wins where they overlap.
 	Causes []CauseWindow
-	// MigrationLease is the lease of migrated loops; empty means DefaultMigrationLease.
+	// MigrationLease is the lease of migrated loops; empty means component.MigrationLease.
 	MigrationLease string
 	// MaxSilence is how long a source may be silent at the end before it counts as not looked at; zero means 15 s.
 	MaxSilence time.Duration
@@ -120,7 +118,7 @@ type judge struct {
 // gauges at 1 in two managers that both answered.
 func Judge(events []v1.OwnershipEvent, calls []v1.CloudCall, keys map[string]Owner, opts Options) Judgement {
 	if opts.MigrationLease == "" {
-		opts.MigrationLease = DefaultMigrationLease
+		opts.MigrationLease = component.MigrationLease
 	}
 	if opts.MaxSilence == 0 {
 		opts.MaxSilence = defaultMaxSilence

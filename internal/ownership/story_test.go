@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // t0 is when the logs of these tests begin.
@@ -22,7 +23,7 @@ func atp(ms int) *time.Time {
 const (
 	kcmName   = "kube-controller-manager"
 	ccmName   = "cloud-controller-manager"
-	migration = DefaultMigrationLease
+	migration = component.MigrationLease
 )
 
 // manager is an incarnation in a story.

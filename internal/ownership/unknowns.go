@@ -32,7 +32,7 @@ func (j *judge) findUnknowns(haveEvents bool) {
 		j.lateStart(old)
 		for _, next := range j.tenures[a+1:] {
 			if next.loop == old.loop && next.inc != old.inc {
-				j.silentBesideSuccessor(old, next)
+				j.reportSilentOwner(old, next)
 			}
 		}
 	}
@@ -184,9 +184,9 @@ func (j *judge) lateStart(t *tenure) {
 	}
 }
 
-// silentBesideSuccessor reports an old owner that was alive and did not answer while a successor ran its loop: it may
+// reportSilentOwner reports an old owner that was alive and did not answer while a successor ran its loop: it may
 // have been paused, or not.
-func (j *judge) silentBesideSuccessor(old, next *tenure) {
+func (j *judge) reportSilentOwner(old, next *tenure) {
 	stoppedBefore := old.segment != nil && old.segment.stopped != nil && !old.segment.stopped.hi.After(next.from)
 	answered := old.segment != nil && old.segment.seen.After(next.from)
 	if stoppedBefore || answered || !old.inc.alive.After(next.from) {

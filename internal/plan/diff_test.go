@@ -110,7 +110,7 @@ func differencesOfNodes(t *testing.T, p *v1.Plan, s *v1.Snapshot) []diff.Differe
 func TestANodeIsShownAsItsManagerWritesIt(t *testing.T) {
 	p := &v1.Plan{Steps: []v1.Step{{ID: "initialize/Node/w", Kind: v1.StepInitializeNode, Ref: "Node/w"}}}
 	s := &v1.Snapshot{
-		Nodes: []v1.Node{{Name: "w", Addresses: []string{"InternalIP=10.0.0.1"}, Taints: []string{"dedicated=gpu:NoSchedule", layout.TaintUninitialized + "=:NoSchedule"}}},
+		Nodes: []v1.Node{{Name: "w", Addresses: []string{"InternalIP=10.0.0.1"}, Taints: []string{"dedicated=gpu:NoSchedule", component.TaintUninitialized + "=:NoSchedule"}}},
 		Preview: &v1.Preview{Nodes: []v1.NodePreview{{
 			Node: "w", Found: true, ProviderID: "aws:///eu-1a/i-1", Zone: "eu-1a", Region: "eu-1", Type: "m5.large",
 			Labels: map[string]string{"example.com/rack": "r7"}, Addresses: []string{"InternalIP=10.0.0.1", "Hostname=w"},
@@ -118,7 +118,7 @@ func TestANodeIsShownAsItsManagerWritesIt(t *testing.T) {
 	}
 	want := []diff.Difference{{
 		Name: "Node/w",
-		Before: theNode("", "spec:\n  taints:\n  - effect: NoSchedule\n    key: dedicated\n    value: gpu\n  - effect: NoSchedule\n    key: "+layout.TaintUninitialized+"\n"+
+		Before: theNode("", "spec:\n  taints:\n  - effect: NoSchedule\n    key: dedicated\n    value: gpu\n  - effect: NoSchedule\n    key: "+component.TaintUninitialized+"\n"+
 			"status:\n  addresses:\n  - address: 10.0.0.1\n    type: InternalIP\n"),
 		After: theNode("  labels:\n    beta.kubernetes.io/instance-type: m5.large\n    example.com/rack: r7\n    failure-domain.beta.kubernetes.io/region: eu-1\n"+
 			"    failure-domain.beta.kubernetes.io/zone: eu-1a\n    node.kubernetes.io/instance-type: m5.large\n    topology.kubernetes.io/region: eu-1\n"+
@@ -141,7 +141,7 @@ func TestWhatBecomesOfNodes(t *testing.T) {
 	named := kubelet
 	named.Edits = append(slices.Clone(kubelet.Edits), v1.Edit{Op: v1.EditSetFlag, Name: "hostname-override", Value: "w"})
 	gone := v1.Step{ID: "await/out/w", Kind: v1.StepAwait, Await: &v1.Await{NodeGone: "w", Component: component.KCM}}
-	tainted := []string{layout.TaintUninitialized + "=true:NoSchedule"}
+	tainted := []string{component.TaintUninitialized + "=true:NoSchedule"}
 	host := func(flags map[string]string) *v1.Snapshot {
 		return &v1.Snapshot{Hosts: []v1.Host{{Name: "h", NodeName: "w", Kubelet: &v1.Kubelet{Flags: flags}}}}
 	}
@@ -168,7 +168,7 @@ func TestWhatBecomesOfNodes(t *testing.T) {
 		{"the cloud has no instance", []v1.Step{start, initialize}, asked(v1.NodePreview{}), v1.Node{Taints: tainted}, nil},
 		{"a zone that is no label", []v1.Step{initialize}, asked(v1.NodePreview{Found: true, Zone: "zone a"}), v1.Node{ProviderID: "p"}, nil},
 		{"a node waits for the manager", []v1.Step{start}, asked(v1.NodePreview{Found: true, ProviderID: "p"}), v1.Node{Taints: tainted},
-			[]string{"-  taints:", "-  - effect: NoSchedule", "-    key: " + layout.TaintUninitialized, `-    value: "true"`, "+  providerID: p"}},
+			[]string{"-  taints:", "-  - effect: NoSchedule", "-    key: " + component.TaintUninitialized, `-    value: "true"`, "+  providerID: p"}},
 		{"the manager leaves nodes to another", []v1.Step{leaving}, asked(v1.NodePreview{Found: true, ProviderID: "p"}), v1.Node{Taints: tainted}, nil},
 		{"the manager that it leaves them to", []v1.Step{leaving, {ID: "n", Kind: v1.StepEnsureObject, Ref: layout.NodeManagerDaemonSet, Object: "{}"}},
 			host(nil), v1.Node{ProviderID: "p", Labels: map[string]string{"beta.kubernetes.io/instance-type": "m5"}}, []string{"+    node.kubernetes.io/instance-type: m5"}},

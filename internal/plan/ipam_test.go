@@ -107,7 +107,7 @@ func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 		cloud.Hosts[i].Kubelet.Flags["cloud-provider"] = "gce"
 	}
 	cloud.Cluster.Provider = "gce"
-	cloud.Cluster.Version, cloud.Hosted[0].Flags["cidr-allocator-type"] = "v1.28.1", flagvalue.CloudAllocator
+	cloud.Cluster.Version, cloud.Hosted[0].Flags["cidr-allocator-type"] = "v1.28.1", component.CloudAllocator
 	p = mustMake(t, cloud, v1.Options{})
 	s := find(t, p, "external/"+component.KCM)
 	if !planstep.SetsFlag(*s, "controllers", "*,-nodeipam") && !planstep.SetsFlag(*s, "controllers", "*,-node-ipam-controller") ||

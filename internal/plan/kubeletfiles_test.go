@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 	"github.com/transplant-dev/transplant/internal/plan/diff"
@@ -50,13 +51,13 @@ func TestFlagsOfAKubeletAreChangedInTheFilesWhereTheyStand(t *testing.T) {
 		{"one flag in two files", func(k *v1.Kubelet) { k.Also = map[string][]string{"cloud-provider": {defaults}} }, kubeletfile.KubeletFlagsFile, []string{defaults},
 			"setFlag cloud-provider external in " + defaults + "; setFlag cloud-provider external; unsetFlag cloud-config "},
 		{"a gate in the configuration file", func(k *v1.Kubelet) {
-			k.Config.FeatureGates = map[string]bool{flagvalue.GateDisableProviders: false, "Other": true}
+			k.Config.FeatureGates = map[string]bool{catalogue.DisableCloudProviders: false, "Other": true}
 		}, kubeletfile.KubeletFlagsFile, []string{config},
-			"setFlag cloud-provider external; unsetFlag cloud-config ; unsetGate " + flagvalue.GateDisableProviders + " in " + config},
+			"setFlag cloud-provider external; unsetFlag cloud-config ; unsetGate " + catalogue.DisableCloudProviders + " in " + config},
 		{"a gate in a drop-in of the configuration", func(k *v1.Kubelet) {
-			k.Config.FeatureGates, k.Config.GateFiles = map[string]bool{flagvalue.GateDisableProviders: false}, map[string]string{flagvalue.GateDisableProviders: "/etc/kubelet.d/10-gates.conf"}
+			k.Config.FeatureGates, k.Config.GateFiles = map[string]bool{catalogue.DisableCloudProviders: false}, map[string]string{catalogue.DisableCloudProviders: "/etc/kubelet.d/10-gates.conf"}
 		}, kubeletfile.KubeletFlagsFile, []string{"/etc/kubelet.d/10-gates.conf"},
-			"setFlag cloud-provider external; unsetFlag cloud-config ; unsetGate " + flagvalue.GateDisableProviders + " in /etc/kubelet.d/10-gates.conf"},
+			"setFlag cloud-provider external; unsetFlag cloud-config ; unsetGate " + catalogue.DisableCloudProviders + " in /etc/kubelet.d/10-gates.conf"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := aws26()

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
@@ -47,14 +48,14 @@ func TestFeatureGatesAreMerged(t *testing.T) {
 		{"leader migration needs its gate in 1.21", "", component.KCM, 21, []flagvalue.GateChange{on(flagvalue.GateLeaderMigration)}, "ControllerManagerLeaderMigration=true"},
 		{"and not in 1.22", "", component.KCM, 22, []flagvalue.GateChange{on(flagvalue.GateLeaderMigration)}, "same"},
 		{"an API server has no such gate", "", component.KAS, 21, []flagvalue.GateChange{on(flagvalue.GateLeaderMigration)}, "same"},
-		{"the last gate goes with its flag", "DisableCloudProviders=false", component.KCM, 30, []flagvalue.GateChange{gone(flagvalue.GateDisableProviders)}, "unset"},
-		{"one of two goes", "DisableCloudProviders=false,A=true", component.KAS, 30, []flagvalue.GateChange{gone(flagvalue.GateDisableProviders)}, "A=true"},
-		{"the provider is disabled where it is not by default", "A=true", component.KCM, 26, flagvalue.DropInTreeGates("A=true", true, flagvalue.GateDisableProviders), "A=true,DisableCloudProviders=true"},
-		{"from 1.29 on it is", "A=true", component.KCM, 29, flagvalue.DropInTreeGates("A=true", true, flagvalue.GateDisableProviders), "same"},
+		{"the last gate goes with its flag", "DisableCloudProviders=false", component.KCM, 30, []flagvalue.GateChange{gone(catalogue.DisableCloudProviders)}, "unset"},
+		{"one of two goes", "DisableCloudProviders=false,A=true", component.KAS, 30, []flagvalue.GateChange{gone(catalogue.DisableCloudProviders)}, "A=true"},
+		{"the provider is disabled where it is not by default", "A=true", component.KCM, 26, flagvalue.DropInTreeGates("A=true", true, catalogue.DisableCloudProviders), "A=true,DisableCloudProviders=true"},
+		{"from 1.29 on it is", "A=true", component.KCM, 29, flagvalue.DropInTreeGates("A=true", true, catalogue.DisableCloudProviders), "same"},
 		{"there the owner's own word goes", "DisableCloudProviders=false,A=true", component.KCM, 29,
-			flagvalue.DropInTreeGates("DisableCloudProviders=false,A=true", true, flagvalue.GateDisableProviders), "A=true"},
-		{"1.21 has no such gate", "", component.KCM, 21, flagvalue.DropInTreeGates("", true, flagvalue.GateDisableProviders), "same"},
-		{"what is not there cannot go", "A=true", component.KAS, 30, []flagvalue.GateChange{gone(flagvalue.GateDisableProviders)}, "same"},
+			flagvalue.DropInTreeGates("DisableCloudProviders=false,A=true", true, catalogue.DisableCloudProviders), "A=true"},
+		{"1.21 has no such gate", "", component.KCM, 21, flagvalue.DropInTreeGates("", true, catalogue.DisableCloudProviders), "same"},
+		{"what is not there cannot go", "A=true", component.KAS, 30, []flagvalue.GateChange{gone(catalogue.DisableCloudProviders)}, "same"},
 	} {
 		edits := flagvalue.EditGates(c.current, c.comp, c.minor, c.changes)
 		have := "same"

@@ -94,7 +94,7 @@ func TestTheOrderOnEachHost(t *testing.T) {
 			"verify/handed-over",
 			"finish/" + component.CCM + "@" + host,
 			"remove/" + layout.CCMMigration + "@" + host, // not while a manager names it
-			"delete/Lease/kube-system/" + layout.DefaultLease,
+			"delete/Lease/kube-system/" + component.MigrationLease,
 			"delete/RoleBinding/kube-system/" + layout.MigrationRole,
 		}
 		for i := 1; i < len(order); i++ {

@@ -92,7 +92,7 @@ func anyCluster(r *rand.Rand) (*v1.Snapshot, v1.Options) {
 				"*,-service-lb-controller",
 				"*",
 			},
-			"cidr-allocator-type":         {"RangeAllocator", flagvalue.CloudAllocator},
+			"cidr-allocator-type":         {"RangeAllocator", component.CloudAllocator},
 			"leader-elect-renew-deadline": {"20s"},
 			"leader-elect-retry-period":   {"3s"},
 			"v":                           {"4"},

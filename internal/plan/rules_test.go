@@ -205,7 +205,7 @@ var broken = []struct {
 		replaceIn(&find(t, p, "start/").Content, "dnsPolicy: Default", "dnsPolicy: ClusterFirst")
 	}},
 	{"P-23", "without the toleration", "gce-1.30", func(t *testing.T, p *v1.Plan) {
-		replaceIn(&find(t, p, "start/").Object, layout.TaintUninitialized, "other")
+		replaceIn(&find(t, p, "start/").Object, component.TaintUninitialized, "other")
 	}},
 	{"P-23", "through kube-proxy", "gce-1.30", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "start/").Object, "KUBERNETES_SERVICE_HOST", "OTHER")

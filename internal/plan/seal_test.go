@@ -14,7 +14,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -134,7 +133,7 @@ func TestTheSealOfAnOlderPlanStays(t *testing.T) {
 		},
 		Strategy:  planstep.LeaderMigration,
 		Direction: planstep.Forward,
-		Options:   v1.Options{Image: "example.org/ccm:v1", LeaseName: layout.DefaultLease, RetryPeriod: "250ms", RenewDeadline: "10s"},
+		Options:   v1.Options{Image: "example.org/ccm:v1", LeaseName: component.MigrationLease, RetryPeriod: "250ms", RenewDeadline: "10s"},
 		Facts:     []v1.Fact{{ID: "cluster:uid", Value: "uid", Detail: "words"}},
 		Steps: []v1.Step{{
 			ID: "external/x", Phase: "external", Kind: v1.StepEditWorkload, Title: "words", Ref: "Deployment/cluster-x/x", Component: component.KCM,

@@ -13,11 +13,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// componentNames reports string literals that are a component's name or the namespace of the control plane: these are
-// in internal/component. The formats in api/ say their values themselves, and a longer text may hold a name.
+// componentNames reports string literals that are a component's name, its account, the migration lease or another value
+// that internal/component names. The formats in api/ say their values themselves, and a longer text may hold a name.
 func componentNames(tree fs.FS) ([]string, error) {
 	named := []string{
 		component.KAS, component.KCM, component.Scheduler, component.CCM, component.Kubelet, component.Etcd, component.Namespace,
+		component.MigrationLease, component.TaintUninitialized, component.UserKCM, component.UserCCM, component.Registry,
+		component.RangeAllocator, component.CloudAllocator,
 	}
 	var broken []string
 	err := files(tree, func(name string, content []byte) error {

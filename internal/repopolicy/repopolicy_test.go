@@ -121,6 +121,15 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			`deploy/rbac/b.yaml:3 says "takes a host ` + `out of", say "remove from, exclude"`, `docs/explanation/a.md:7 says "Somebody", name the actor`,
 			`docs/explanation/b.md:4 says "carries the steps of the plan ` + `out", say "execute"`,
 		}},
+		{"names use plain words", map[string]string{
+			"internal/a/a.go": "package a\nfunc again() { isNextTo := nobody() }\ntype T struct{ Amended int }\n", "internal/a/a_test.go": "package a\nvar nobody int\n",
+			"internal/b/b.go": "package b\nfunc lookAnew(somebody int) {}\ntype T struct{ BesideIt int }\nvar _ = func() { mended, x := 1, 2 }\n",
+		}, []string{
+			`internal/b/b.go:2 calls something "lookAnew": anew is no plain word (docs/contributing/words.md)`,
+			`internal/b/b.go:2 calls something "somebody": somebody is no plain word (docs/contributing/words.md)`,
+			`internal/b/b.go:3 calls something "BesideIt": beside is no plain word (docs/contributing/words.md)`,
+			`internal/b/b.go:4 calls something "mended": mended is no plain word (docs/contributing/words.md)`,
+		}},
 		{"comments name the actor", map[string]string{
 			"internal/a/a.go": "package a\n// The kubelet does it.\nvar s = \"nobody\"\n", "internal/a/a_test.go": "package a // for nobody\n",
 			"internal/a/b.go": "package a\n// Nobody does it,\n// or someone.\nvar s int\n", "lab/a.go": "package a // for nobody\n",

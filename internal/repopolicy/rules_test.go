@@ -54,6 +54,7 @@ var rules = map[string]rule{
 	"texts for users use plain words":         readWords,
 	"pages use plain words":                   pageWords,
 	"comments name the actor":                 namedActors,
+	"names use plain words":                   plainNames,
 	"sentences are short":                     shortSentences,
 	"texts for users are short":               shortTexts,
 	"sentences of documentation are short":    shortDocSentences,

@@ -37,7 +37,7 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 		src.Now = time.Now
 	}
 	if opts.LeaseName == "" {
-		opts.LeaseName = collect.DefaultLease
+		opts.LeaseName = component.MigrationLease
 	}
 	if opts.Timeout == 0 {
 		opts.Timeout = collect.DefaultTimeout

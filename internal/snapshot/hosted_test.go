@@ -15,7 +15,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
-	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
@@ -138,7 +137,7 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 		asked[a.Who+" "+a.Verb+" "+a.Resource] = true
 	}
 	for _, question := range []string{" create serviceaccounts/token", " patch nodes/status", " delete nodes", " patch services/status", " create events", " update nodes"} {
-		if !asked[permission.NewManager+question] {
+		if !asked[component.UserCCM+question] {
 			t.Errorf("not asked:%s", question)
 		}
 	}
@@ -155,7 +154,7 @@ func TestOurManagerIsNotAskedForWhatUpstreamsDoes(t *testing.T) {
 	}
 	verbs := map[string]bool{}
 	for _, a := range got.Access {
-		if a.Who == permission.NewManager && a.Resource == "nodes" {
+		if a.Who == component.UserCCM && a.Resource == "nodes" {
 			verbs[a.Verb] = true
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -325,7 +324,7 @@ func managerLease(holder string, age time.Duration) *coordinationv1.Lease {
 }
 
 func TestWhoOwnsTheLoops(t *testing.T) {
-	migration := layout.DefaultLease
+	migration := component.MigrationLease
 	for _, c := range []struct {
 		name   string
 		leases map[string]*coordinationv1.Lease

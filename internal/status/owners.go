@@ -13,7 +13,6 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -22,7 +21,7 @@ const defaultLeaseDuration = 15 * time.Second
 
 // LeaseNames are the leases that say who runs the loops, of a run, or of a cluster without one.
 func LeaseNames(doc *v1.Journal) []string {
-	migration := layout.DefaultLease
+	migration := component.MigrationLease
 	if doc != nil && doc.Plan.Options.LeaseName != "" {
 		migration = doc.Plan.Options.LeaseName
 	}

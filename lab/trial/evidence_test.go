@@ -60,7 +60,7 @@ func requireTwoOwners(t *testing.T, w *Watch, evidence string, loops ...string) 
 	awaitJudgement(t, w, fmt.Sprintf("two owners of %v by %s", loops, evidence), func(j ownership.Judgement) string {
 		seen = map[string]v1.Overlap{}
 		for _, o := range j.Overlaps {
-			kinds := []string{component(o.Old), component(o.New)}
+			kinds := []string{componentOf(o.Old), componentOf(o.New)}
 			if slices.Sort(kinds); o.Evidence == evidence && slices.Equal(kinds, []string{cluster.CloudControllerManager, cluster.ControllerManager}) {
 				seen[o.Loop] = o
 			}
@@ -80,7 +80,7 @@ func requireTwoOwners(t *testing.T, w *Watch, evidence string, loops ...string) 
 	}
 }
 
-func component(owner string) string {
+func componentOf(owner string) string {
 	c, _, _ := strings.Cut(owner, "@")
 	return c
 }

@@ -14,8 +14,8 @@ func (c *Cluster) MigrationCompleted() bool {
 	return c.Status.Conditions.IsTrue(ConditionCSIKubeletMigrationCompleted)
 }
 
-// NeedsMigration tells, as the original does, whether a migration is asked for and not over: both annotations are there
-// and the condition is not True.
+// NeedsMigration reports whether a migration is asked for and not over. As the original judges it, both annotations are
+// there then, and the condition is not True.
 func (c *Cluster) NeedsMigration() bool {
 	_, ccm := c.Annotations[CCMMigrationNeeded]
 	_, csi := c.Annotations[CSIMigrationNeeded]

@@ -123,7 +123,7 @@ type FleetCluster struct {
 	Place *FleetPlace `json:"place,omitempty"`
 	// Message is what is waited for, or what is wrong, in one line.
 	Message string `json:"message,omitempty"`
-	// Owners is which manager runs the cloud loops: in-tree, external, both or no manager (OwnersNobody). It is empty if
+	// Owners is which manager runs the cloud loops: in-tree, external, both or no manager (OwnersNone). It is empty if
 	// that was not read.
 	Owners string `json:"owners,omitempty"`
 	// Machines is nil when they were not counted.

@@ -23,7 +23,7 @@ var ownByDefault = map[string]bool{AWS: true}
 // ownImage is the image of our program for a provider.
 func ownImage(provider string) imageSpans {
 	return imageSpans{{25, 37, Image{
-		Ref:  "ghcr.io/transplant-dev/" + provider + "-" + component.CCM + ":v0.1.0",
+		Ref:  component.Registry + "/" + provider + "-" + component.CCM + ":v0.1.0",
 		Ours: true, Minor: 37, ReadyPath: "/readyz",
 	}}}
 }

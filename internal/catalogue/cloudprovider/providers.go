@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // providers. The last minors are those whose source still imports the code. That is pkg/cloudprovider/providers and the
@@ -124,7 +126,7 @@ var providers = []Provider{
 		ConfigOptional: true,
 		WithoutConfig:  "each manager takes its project, zone and network from the metadata service of its instance",
 		// pkg/controller/nodeipam/ipam: the three allocators that ask the cloud are built for GCE alone.
-		Allocators: []string{"CloudAllocator", "IPAMFromCluster", "IPAMFromCloud"},
+		Allocators: []string{component.CloudAllocator, "IPAMFromCluster", "IPAMFromCloud"},
 		Plugins: []VolumePlugin{
 			{
 				Name:           "kubernetes.io/gce-pd",

@@ -29,7 +29,7 @@ func judgeManagerRights(f facts.Facts) v1.Finding {
 	var errs []string
 	asked := 0
 	for _, a := range f.Access {
-		if a.Who != facts.UserCCM || a.Resource == "leases" {
+		if a.Who != component.UserCCM || a.Resource == "leases" {
 			continue
 		}
 		asked++
@@ -41,11 +41,11 @@ func judgeManagerRights(f facts.Facts) v1.Finding {
 		}
 	}
 	const expected, source = "yes to every SubjectAccessReview", "SubjectAccessReview"
-	fix := "kubectl auth can-i --list --as=" + facts.UserCCM
+	fix := "kubectl auth can-i --list --as=" + component.UserCCM
 	switch {
 	case len(errs) > 0:
 		return findings.With(
-			findings.Unknown("what %s may do is not known: %s", facts.UserCCM, errs[0]),
+			findings.Unknown("what %s may do is not known: %s", component.UserCCM, errs[0]),
 			expected,
 			source,
 			"kubectl auth can-i create subjectaccessreviews.authorization.k8s.io",
@@ -60,7 +60,7 @@ func judgeManagerRights(f facts.Facts) v1.Finding {
 			)
 		}
 		return findings.With(
-			findings.Unknown("the snapshot does not say what %s may do: take it again with transplant snapshot", facts.UserCCM),
+			findings.Unknown("the snapshot does not say what %s may do: take it again with transplant snapshot", component.UserCCM),
 			expected,
 			source,
 			"transplant snapshot -o yaml",
@@ -103,12 +103,13 @@ var otherAuthorizer = rule.Check{
 
 // grants are the permissions that the managers need where roles have no effect.
 var grants = []string{
-	facts.UserKCM + " and " + facts.UserCCM + ": get, update leases.coordination.k8s.io " + facts.DefaultLeaseName + " in kube-system; create leases.coordination.k8s.io in kube-system (without a name: a name is not known when something is created)",
-	facts.UserCCM + ": the same for leases.coordination.k8s.io " + component.CCM,
-	facts.UserCCM + ": get, list, watch, update, patch, delete nodes; patch, update nodes/status",
-	facts.UserCCM + ": get, list, watch, update, patch services; patch, update services/status",
-	facts.UserCCM + ": create, patch, update events; create tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io",
-	facts.UserCCM + ": in kube-system get, list, watch configmaps extension-apiserver-authentication; get, update configmaps transplant-service-state-<provider>, which the plan makes",
+	component.UserKCM + " and " + component.UserCCM + ": get, update leases.coordination.k8s.io " + component.MigrationLease +
+		" in kube-system; create leases.coordination.k8s.io in kube-system (without a name: a name is not known when something is created)",
+	component.UserCCM + ": the same for leases.coordination.k8s.io " + component.CCM,
+	component.UserCCM + ": get, list, watch, update, patch, delete nodes; patch, update nodes/status",
+	component.UserCCM + ": get, list, watch, update, patch services; patch, update services/status",
+	component.UserCCM + ": create, patch, update events; create tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io",
+	component.UserCCM + ": in kube-system get, list, watch configmaps extension-apiserver-authentication; get, update configmaps transplant-service-state-<provider>, which the plan makes",
 }
 
 func judgeAuthorizer(f facts.Facts) v1.Finding {
@@ -142,7 +143,7 @@ func judgeAuthorizer(f facts.Facts) v1.Finding {
 			finding,
 			"RBAC among the modes",
 			source,
-			"kubectl auth can-i update leases.coordination.k8s.io/"+facts.DefaultLeaseName+" -n kube-system --as="+facts.UserKCM,
+			"kubectl auth can-i update leases.coordination.k8s.io/"+component.MigrationLease+" -n kube-system --as="+component.UserKCM,
 		)
 	case configured > 0:
 		return findings.Pass(
@@ -174,7 +175,7 @@ func judgeMainLease(f facts.Facts) v1.Finding {
 	var errs []string
 	asked := 0
 	for _, who := range []struct{ component, user string }{
-		{component.KCM, facts.UserKCM}, {component.CCM, facts.UserCCM},
+		{component.KCM, component.UserKCM}, {component.CCM, component.UserCCM},
 	} {
 		if len(f.InstancesOf(who.component)) == 0 {
 			continue

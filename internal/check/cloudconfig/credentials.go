@@ -163,3 +163,49 @@ func judgeCredentialsNowhere(f facts.Facts) v1.Finding {
 		"aws ec2 associate-iam-instance-profile --iam-instance-profile Name=<profile> --instance-id "+shell.Quote(instances[bad[0].Object].ID),
 	)
 }
+
+var credentialVariable = rule.Check{
+	Code:      "CRED-001",
+	Reason:    "CredentialsInEnvironment",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the file with the cloud's credentials that the in-tree manager uses",
+	DependsOn: rule.OnHosts,
+	Judge: func(f facts.Facts) v1.Finding {
+		var bad findings.Problems
+		for _, p := range f.InTree() {
+			var names []string
+			for _, n := range p.EnvNames {
+				if slices.Contains(credentialNames, n) {
+					names = append(names, n)
+				}
+			}
+			if len(names) > 0 {
+				bad.Add(p.String(), "%s has %s in its environment", p, strings.Join(names, " and "))
+			}
+		}
+		given := slices.ContainsFunc(f.Opts.CCMEnv, func(n string) bool { return slices.Contains(credentialSources, n) })
+		files, wrong := envFiles(f, func(n string) bool { return slices.Contains(credentialSources, n) })
+		switch {
+		case len(f.InTree()) == 0:
+			return findings.Skip("no in-tree manager is left")
+		case wrong:
+			return files
+		case bad.Empty():
+			return findings.Pass("%s has no cloud credentials in its environment", component.KCM)
+		case given:
+			return findings.Pass("the new manager gets its credentials through %s", strings.Join(f.Opts.CCMEnv, ", "))
+		}
+		return findings.With(
+			bad.Finding(
+				costly(f),
+				"%s has cloud credentials in its environment, and the new manager would not get them",
+				component.KCM,
+			),
+			"--ccm-env that names a file, or an instance role with the same rights",
+			"env of "+component.KCM,
+			"transplant plan --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials",
+		)
+	},
+}

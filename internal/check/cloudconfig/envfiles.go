@@ -16,8 +16,8 @@ import (
 const mountedBelow = "/etc/"
 
 // envFiles judges the files that the wanted variables of --ccm-env name. Each has to be on every host of the new
-// manager, and where a plan mounts it. ok is false when there is nothing to say against them.
-func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding, ok bool) {
+// manager, and where a plan mounts it. wrong reports whether that is not so, and ends the check.
+func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding, wrong bool) {
 	var missing, elsewhere findings.Problems
 	var unclear []string
 	fix := ""

@@ -96,9 +96,9 @@ func placesOf(f facts.Facts, name string) []string {
 		}
 	}
 	for _, h := range f.Hosts {
-		isBeside := len(out) > 0 && f.Cluster.Seed == "" &&
+		isNextToOther := len(out) > 0 && f.Cluster.Seed == "" &&
 			slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == name })
-		if isBeside {
+		if isNextToOther {
 			out = append(out, "host "+h.Name)
 		}
 	}

@@ -84,8 +84,6 @@ func hasEntry(list, entry string) bool {
 	return false
 }
 
-const cloudAllocator = "CloudAllocator"
-
 var ipamFlags = rule.Check{
 	Code:      "CP-018",
 	Reason:    "NodeIPAMContradiction",
@@ -135,19 +133,19 @@ func judgeIPAMFlags(f facts.Facts) v1.Finding {
 		"%s allocates pod CIDRs of %s by %s",
 		component.KCM,
 		p.Flag("cluster-cidr", "the cloud's choice"),
-		p.Flag("cidr-allocator-type", "RangeAllocator"),
+		p.Flag("cidr-allocator-type", component.RangeAllocator),
 	)
 }
 
 func ipamComplaints(p facts.Instance) []string {
 	var out []string
-	allocator := p.Flag("cidr-allocator-type", "RangeAllocator")
+	allocator := p.Flag("cidr-allocator-type", component.RangeAllocator)
 	runs := p.On("allocate-node-cidrs", false) && !facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM)
 	provider := p.Flag("cloud-provider", "")
 	known, _ := cloudprovider.Lookup(provider)
 	switch {
 	case !runs:
-	case allocator == cloudAllocator && p.External():
+	case allocator == component.CloudAllocator && p.External():
 		out = append(
 			out,
 			"--cidr-allocator-type=CloudAllocator needs a cloud provider, and --cloud-provider is "+findings.OrElse(
@@ -155,9 +153,9 @@ func ipamComplaints(p facts.Instance) []string {
 				"empty",
 			)+": the manager exits when it leads",
 		)
-	case allocator == cloudAllocator && !slices.Contains(known.Allocators, cloudAllocator):
+	case allocator == component.CloudAllocator && !slices.Contains(known.Allocators, component.CloudAllocator):
 		out = append(out, "--cidr-allocator-type=CloudAllocator is for gce alone, and --cloud-provider is "+provider)
-	case allocator != cloudAllocator && p.Flag("cluster-cidr", "") == "":
+	case allocator != component.CloudAllocator && p.Flag("cluster-cidr", "") == "":
 		out = append(
 			out,
 			"--allocate-node-cidrs without --cluster-cidr: the loop cannot start, and the manager exits when it leads",

@@ -61,7 +61,7 @@ type managerKey struct{ component, host string }
 // New indexes a snapshot for the checks. It does not change the snapshot.
 func New(s *v1.Snapshot, opts Options) Facts {
 	if opts.LeaseName == "" {
-		opts.LeaseName = DefaultLeaseName
+		opts.LeaseName = component.MigrationLease
 	}
 	accept := make(map[string]string, len(opts.Accept))
 	for code, reason := range opts.Accept {

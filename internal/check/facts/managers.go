@@ -23,12 +23,6 @@ func ManagerOf(w v1.Workload) v1.Container {
 	return w.Containers[0]
 }
 
-// Identities of the two managers in the API.
-const (
-	UserKCM = "system:kube-controller-manager"
-	UserCCM = "system:serviceaccount:kube-system:cloud-controller-manager"
-)
-
 // Deployed is the first component of a name in the seed; nil when there is none.
 func (f Facts) Deployed(name string) *v1.Component {
 	for i := range f.Hosted {

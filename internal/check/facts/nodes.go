@@ -223,11 +223,8 @@ func (f Facts) BroadHostErrors() findings.Problems {
 	return out
 }
 
-// What Kubernetes writes on Nodes for cloud controllers.
-const (
-	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
-	LabelExclude       = "node.kubernetes.io/exclude-from-external-load-balancers"
-)
+// LabelExclude keeps a Node out of load balancers.
+const LabelExclude = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 // AnnotationProvidedIP is where a kubelet with an external provider says which address it was told to use.
 const AnnotationProvidedIP = "alpha.kubernetes.io/provided-node-ip"

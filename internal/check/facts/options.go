@@ -19,7 +19,7 @@ type Options struct {
 	// CCMMinor is the minor version (37 for v1.37) of the library in that image. 0 means what the tag of a foreign image
 	// says, DefaultCCMMinor for our own.
 	CCMMinor int
-	// LeaseName is the migration lease; empty means DefaultLeaseName.
+	// LeaseName is the migration lease; empty means component.MigrationLease.
 	LeaseName string
 	// CCMEnv are the names of the environment variables that the new manager gets.
 	CCMEnv []string
@@ -44,9 +44,6 @@ type Options struct {
 	AcceptedBy string
 	AcceptedAt time.Time
 }
-
-// DefaultLeaseName is the migration lease of upstream's default configuration.
-const DefaultLeaseName = "cloud-provider-extraction-migration"
 
 // DefaultCCMMinor is the minor version of the library in this project's cloud-controller-manager.
 const DefaultCCMMinor = 37

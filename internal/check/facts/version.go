@@ -31,7 +31,7 @@ func (f Facts) NewImage(cluster int) (image string, minor int, ok bool) {
 		return i.Ref, i.Minor, found
 	}
 	minor, ok = f.ccmMinor(f.Opts.Image)
-	return findings.OrElse(f.Opts.Image, "ghcr.io/transplant-dev/"+component.CCM), minor, ok
+	return findings.OrElse(f.Opts.Image, component.Registry+"/"+component.CCM), minor, ok
 }
 
 // ImageVersion is v1.26.0 of an image's tag.

@@ -266,8 +266,8 @@ func boolOr(v, given bool) string {
 func cloudGates() []string {
 	out := []string{
 		facts.MasterGate,
-		"DisableCloudProviders",
-		"DisableKubeletCloudCredentialProviders",
+		catalogue.DisableCloudProviders,
+		catalogue.DisableKubeletCloudCredentialProviders,
 		"KubeletCredentialProviders",
 		"RotateKubeletServerCertificate",
 	}

@@ -369,7 +369,7 @@ var differentLeases = rule.Check{
 		}
 		for _, p := range f.AllManagers() {
 			if p.Migrates() && p.Flags["leader-migration-config"] == "" {
-				names[facts.DefaultLeaseName] = append(names[facts.DefaultLeaseName], p.String())
+				names[component.MigrationLease] = append(names[component.MigrationLease], p.String())
 			}
 		}
 		if len(names) == 0 {

@@ -34,7 +34,7 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 	var errs []string
 	on := false
 	for _, who := range []struct{ component, user string }{
-		{component.KCM, facts.UserKCM}, {component.CCM, facts.UserCCM},
+		{component.KCM, component.UserKCM}, {component.CCM, component.UserCCM},
 	} {
 		migrates := slices.ContainsFunc(f.InstancesOf(who.component), facts.Instance.Migrates)
 		on = on || migrates
@@ -99,7 +99,7 @@ func grantLease(lease string) string {
 		parts = append(
 			parts,
 			"kubectl -n kube-system create role "+role.name+" --verb="+role.rule,
-			"kubectl -n kube-system create rolebinding "+role.name+" --role="+role.name+" --user="+facts.UserKCM+" --serviceaccount=kube-system:"+component.CCM,
+			"kubectl -n kube-system create rolebinding "+role.name+" --role="+role.name+" --user="+component.UserKCM+" --serviceaccount=kube-system:"+component.CCM,
 		)
 	}
 	return strings.Join(parts, " && ")

@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/shell"
 )
@@ -165,14 +166,14 @@ var nodesInitialised = rule.Check{
 	Judge: rule.Nodes(rule.Each[v1.Node]{
 		Wrong: rule.Always(func(n v1.Node) string {
 			for _, t := range n.Taints {
-				if strings.HasPrefix(t, facts.TaintUninitialized+"=") || strings.HasPrefix(t, facts.TaintUninitialized+":") {
+				if strings.HasPrefix(t, component.TaintUninitialized+"=") || strings.HasPrefix(t, component.TaintUninitialized+":") {
 					return "taint " + t
 				}
 			}
 			return ""
 		}),
 		Outcome:  v1.Warn,
-		Passes:   "no node has the taint " + facts.TaintUninitialized,
+		Passes:   "no node has the taint " + component.TaintUninitialized,
 		Fails:    "# [node waits|nodes wait] for a cloud-controller-manager to be initialised",
 		Expected: "no such taint",
 		Fix:      rule.DescribeNode,

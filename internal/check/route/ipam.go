@@ -16,9 +16,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// rangeAllocator divides --cluster-cidr by the flags for the mask. It is the default; others read neither.
-const rangeAllocator = "RangeAllocator"
-
 // allocators are the kube-controller-managers that give out pod CIDRs.
 func allocators(f facts.Facts) []facts.Instance {
 	return slices.DeleteFunc(
@@ -29,7 +26,7 @@ func allocators(f facts.Facts) []facts.Instance {
 
 var ipamByCloud = rule.Check{
 	Code:      "IPAM-001",
-	Reason:    "CloudAllocator",
+	Reason:    component.CloudAllocator,
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
@@ -46,9 +43,9 @@ var ipamByCloud = rule.Check{
 		var moves, never findings.Problems
 		known, _ := cloudprovider.Lookup(f.CloudName())
 		for _, p := range allocators {
-			switch kind := p.Flag("cidr-allocator-type", rangeAllocator); {
-			case kind == rangeAllocator:
-			case kind == "CloudAllocator" && slices.Contains(known.Allocators, kind) && f.Cluster.Seed == "":
+			switch kind := p.Flag("cidr-allocator-type", component.RangeAllocator); {
+			case kind == component.RangeAllocator:
+			case kind == component.CloudAllocator && slices.Contains(known.Allocators, kind) && f.Cluster.Seed == "":
 				moves.Add(p.String(), "%s: --cidr-allocator-type=%s", p, kind)
 			default:
 				never.Add(
@@ -247,7 +244,7 @@ func judgeNodeMasks(f facts.Facts) v1.Finding {
 		return findings.Skip("no node has a pod CIDR")
 	}
 	flags := allocators[0]
-	if kind := flags.Flag("cidr-allocator-type", rangeAllocator); kind != rangeAllocator {
+	if kind := flags.Flag("cidr-allocator-type", component.RangeAllocator); kind != component.RangeAllocator {
 		return findings.Skip("the cloud chooses pod CIDRs: --cidr-allocator-type=%s", kind)
 	}
 	var bad findings.Problems

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/shell"
 )
 
@@ -66,7 +67,7 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 		}
 		looked++
 		switch {
-		case toleratesTaint(w.Tolerations, facts.TaintUninitialized, "NoSchedule"):
+		case toleratesTaint(w.Tolerations, component.TaintUninitialized, "NoSchedule"):
 			continue
 		case w.Role == v1.RoleDNS && !waitedFor[w.Role]:
 			unused++
@@ -77,7 +78,7 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 		deadlock = deadlock || waitedFor[w.Role]
 		bad.Add(w.Ref, "%s (%s)", w.Ref, role)
 	}
-	expected := "a toleration of " + facts.TaintUninitialized + ":NoSchedule"
+	expected := "a toleration of " + component.TaintUninitialized + ":NoSchedule"
 	switch {
 	case looked == 0:
 		return findings.Skip("no CNI, DNS, kube-proxy, CSI or konnectivity workload was recognised")
@@ -85,13 +86,13 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 		return findings.Pass(
 			"%s %s; the cluster DNS does not, and the manager can do without it",
 			findings.Counting(looked-unused, "workload", "tolerates", "tolerate"),
-			facts.TaintUninitialized,
+			component.TaintUninitialized,
 		)
 	case bad.Empty():
 		return findings.Pass(
 			"%s %s",
 			findings.Counting(looked, "workload", "tolerates", "tolerate"),
-			facts.TaintUninitialized,
+			component.TaintUninitialized,
 		)
 	case deadlock:
 		return findings.With(

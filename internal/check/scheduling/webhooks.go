@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/shell"
 )
 
@@ -97,7 +98,7 @@ func judgeWebhookDeadlock(f facts.Facts) v1.Finding {
 			return ""
 		}
 		known++
-		if toleratesTaint(backend.Tolerations, facts.TaintUninitialized, "NoSchedule") {
+		if toleratesTaint(backend.Tolerations, component.TaintUninitialized, "NoSchedule") {
 			return ""
 		}
 		return fmt.Sprintf("must answer for %s; its backend %s does not tolerate the taint", about, backend.Ref)
@@ -119,7 +120,7 @@ func judgeWebhookDeadlock(f facts.Facts) v1.Finding {
 			"the backends of %s do not run on uninitialised nodes",
 			findings.Plural(len(bad), "webhook"),
 		),
-		"a toleration of "+facts.TaintUninitialized,
+		"a toleration of "+component.TaintUninitialized,
 		sourceWebhooks,
 		addToleration(backend),
 	)
@@ -141,7 +142,7 @@ func addToleration(w v1.Workload) string {
 	}
 	path, value := "/spec/template/spec/tolerations/-", fmt.Sprintf(
 		`{"key":"%s","operator":"Exists","effect":"NoSchedule"}`,
-		facts.TaintUninitialized,
+		component.TaintUninitialized,
 	)
 	if len(w.Tolerations) == 0 {
 		path, value = "/spec/template/spec/tolerations", "["+value+"]" // there is no list to add to

@@ -64,12 +64,6 @@ func judgeScope(f facts.Facts) v1.Finding {
 	)
 }
 
-// Gates that switch the in-tree providers off.
-const (
-	gateDisableProviders   = "DisableCloudProviders"
-	gateDisableCredentials = "DisableKubeletCloudCredentialProviders"
-)
-
 var providersDisabled = rule.Check{
 	Code:      "VER-005",
 	Reason:    "CloudProvidersDisabled",
@@ -125,7 +119,7 @@ func disabledComplaints(p facts.Instance, minor int) []string {
 		return nil
 	}
 	var out []string
-	for _, gate := range []string{gateDisableProviders, gateDisableCredentials} {
+	for _, gate := range []string{catalogue.DisableCloudProviders, catalogue.DisableKubeletCloudCredentialProviders} {
 		if !readsGate(p, gate, minor) {
 			continue
 		}
@@ -150,7 +144,7 @@ func disabledComplaints(p facts.Instance, minor int) []string {
 func readsGate(p facts.Instance, gate string, minor int) bool {
 	state := catalogue.GateFor(p.Name, gate, minor)
 	if p.Name == component.KCM {
-		return state.Known && gate == gateDisableProviders && !p.External()
+		return state.Known && gate == catalogue.DisableCloudProviders && !p.External()
 	}
 	return state.Known && state.Stage != "alpha"
 }

@@ -9,8 +9,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostproof"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/probe"
 )
@@ -110,7 +110,7 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		nil,
 		"environment of the cloud-controller-manager, NAME=VALUE; {host} stands for the host's name; never a secret, name a file instead",
 	)
-	fl.StringVar(&f.Options.LeaseName, "lease-name", planlayout.DefaultLease, "name of the migration lease")
+	fl.StringVar(&f.Options.LeaseName, "lease-name", component.MigrationLease, "name of the migration lease")
 	fl.StringVar(
 		&f.Options.RetryPeriod,
 		"retry-period",

@@ -127,7 +127,7 @@ func (p *Page) longRow(o v1.Outcome, widths []int, cells ...string) {
 	}
 	indent := strings.Repeat(" ", utf8.RuneCountInString(first))
 	lines := strings.Split(rest.fold(first, indent+continued, p.flat(cells[last])), "\n")
-	if cut := strings.Join(lines[min(len(lines), mostLines-1):], " "); len(lines) > mostLines && !p.Verbose {
+	if cut := strings.Join(lines[min(len(lines), mostLines-1):], " "); len(lines) > mostLines && !p.Verbose && !p.Whole {
 		cut = strings.Join(strings.Fields(strings.ReplaceAll(cut, indent+continued, "")), " ")
 		lines = append(lines[:mostLines-1], rest.cutTo(indent+continued+cut))
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -173,7 +172,7 @@ func addControlPlane(ctx context.Context, b *bundle.Bundle, of controlPlane) {
 
 // addSnapshot adds what is slow, last: the snapshot, for which hosts are reached, and what the checks say of it.
 func addSnapshot(ctx context.Context, b *bundle.Bundle, c *client.Client, doc *v1.Journal) {
-	o := client.PlanOptions{Options: v1.Options{LeaseName: planlayout.DefaultLease}}
+	o := client.PlanOptions{Options: v1.Options{LeaseName: component.MigrationLease}}
 	if doc != nil && trust.CheckJournal(*doc, nil) == nil { // its options say which files of hosts are looked at
 		o.Options = doc.Plan.Options
 		o.Options.CredentialProvider = "" // a file of the machine that made the plan

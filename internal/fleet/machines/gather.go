@@ -22,6 +22,7 @@ import (
 
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/nodemanager"
 	"github.com/transplant-dev/transplant/internal/pages"
@@ -50,7 +51,6 @@ const (
 
 	ownedBy         = "machine-controller/owned-by"
 	migratedPlugins = "storage.alpha.kubernetes.io/migrated-plugins"
-	uninitialized   = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
 // Bounds of what is kept of a user cluster. Its administrator may write anything, and the operator's memory is for all
@@ -233,7 +233,7 @@ func NodeOf(n *corev1.Node) Node {
 	}
 	out.ProviderIDBy, out.ProviderIDAt = providerIDBy(n.ManagedFields)
 	for _, t := range n.Spec.Taints {
-		out.Uninitialized = out.Uninitialized || t.Key == uninitialized
+		out.Uninitialized = out.Uninitialized || t.Key == component.TaintUninitialized
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -463,7 +463,7 @@ func ownersOf(found hosted.Owners) state.Owners {
 		case len(owner.Also) > 0:
 			out.Twice = append(out.Twice, loop)
 		case owner.Component == "":
-			out.Nobody = append(out.Nobody, loop)
+			out.Unowned = append(out.Unowned, loop)
 		case owner.Component == component.KCM:
 			out.InTree = append(out.InTree, loop)
 		default:

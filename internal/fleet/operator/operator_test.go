@@ -387,7 +387,7 @@ func TestARunThatFailsThreeTimesIsTakenBackAndStays(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		tries := 0
 		w.change("a", func(c *userCluster) {
-			c.owners = state.Owners{Nobody: loops}
+			c.owners = state.Owners{Unowned: loops}
 			c.run = func(context.Context, func(step.Event), <-chan struct{}) error {
 				if tries++; tries > 3 {
 					return nil // the way back

@@ -13,7 +13,7 @@ func TestEveryLoopThatAClusterHasIsInOneList(t *testing.T) {
 	twice := in
 	twice.Also = []string{"cloud-controller-manager/new"}
 	o := ownersOf(hosted.Owners{Loops: map[string]hosted.Owner{"service": twice, "route": {}, "cloud-node-lifecycle": out}})
-	if !slices.Equal(o.Twice, []string{"service"}) || !slices.Equal(o.Nobody, []string{"route"}) || !slices.Equal(o.External, []string{"cloud-node-lifecycle"}) ||
+	if !slices.Equal(o.Twice, []string{"service"}) || !slices.Equal(o.Unowned, []string{"route"}) || !slices.Equal(o.External, []string{"cloud-node-lifecycle"}) ||
 		!slices.Equal(o.ByLease, o.External) {
 		t.Errorf("%+v", o)
 	}

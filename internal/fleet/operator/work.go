@@ -120,7 +120,7 @@ func outcome(err error) (state.Outcome, string) {
 	case errors.As(err, &unplanned):
 		return state.Blocked, err.Error()
 	case errors.As(err, &unconfirmed):
-		return state.Blocked, err.Error() + confirmAnew
+		return state.Blocked, err.Error() + confirmAgain
 	case errors.As(err, &unknown):
 		return state.Blocked, err.Error()
 	case errors.As(err, &locked):
@@ -140,8 +140,8 @@ func outcome(err error) (state.Outcome, string) {
 	return state.Broken, err.Error()
 }
 
-// confirmAnew is what an administrator does about a plan that is not the one that was confirmed.
-const confirmAnew = "; read it again and confirm it on the operator's page, or remove the annotation " + kubermaticv1.AnnotationPlan +
+// confirmAgain is what an administrator does about a plan that is not the one that was confirmed.
+const confirmAgain = "; read it again and confirm it on the operator's page, or remove the annotation " + kubermaticv1.AnnotationPlan +
 	" from the Cluster, and the operator starts with its own plan"
 
 // isUnreachable reports whether an error passes when an API server answers again, or its credentials do.

@@ -276,7 +276,7 @@ func (o Owners) sentence() string {
 	for _, l := range []struct {
 		loops []string
 		by    string
-	}{{o.Twice, "two managers"}, {o.InTree, component.KCM}, {o.External, "the cloud-controller-manager"}, {o.Nobody, "nobody"}} {
+	}{{o.Twice, "two managers"}, {o.InTree, component.KCM}, {o.External, "the cloud-controller-manager"}, {o.Unowned, "nobody"}} {
 		if len(l.loops) > 0 {
 			out = append(out, l.by+" runs "+strings.Join(l.loops, ", "))
 		}

@@ -84,7 +84,7 @@ func (l *life) external() {
 }
 
 func (l *life) nobody() {
-	l.Owners = Owners{Seen: l.seen(), Nobody: []string{"service", "route", "cloud-node-lifecycle"}}
+	l.Owners = Owners{Seen: l.seen(), Unowned: []string{"service", "route", "cloud-node-lifecycle"}}
 }
 
 func (l *life) ready() {

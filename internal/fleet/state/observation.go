@@ -135,7 +135,7 @@ type Owners struct {
 	Seen
 	// InTree are loops of a kube-controller-manager, External of a cloud-controller-manager, Twice of both; the last field
 	// of none.
-	InTree, External, Twice, Nobody []string
+	InTree, External, Twice, Unowned []string
 	// ByLease are those of them whose owner does not say that it runs them: it holds its lease, and its flags leave them
 	// on.
 	ByLease []string
@@ -146,7 +146,7 @@ type Owners struct {
 
 // AllExternal reports whether each loop has a cloud-controller-manager and no other owner.
 func (o Owners) AllExternal() bool {
-	return o.Known && o.Error == "" && len(o.External) > 0 && len(o.InTree)+len(o.Twice)+len(o.Nobody) == 0
+	return o.Known && o.Error == "" && len(o.External) > 0 && len(o.InTree)+len(o.Twice)+len(o.Unowned) == 0
 }
 
 // Parts says how the CSI driver, machine-controller, its webhook and operating-system-manager stand.

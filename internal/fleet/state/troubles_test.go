@@ -50,7 +50,7 @@ func TestAFailedHandoverIsTakenBackOnlyWhenNoCloudControllerManagerWasSeenAfterI
 		"the new one runs them":         {(*life).external, false},
 		"the new one runs one": {func(l *life) {
 			l.nobody()
-			l.Owners.Nobody, l.Owners.External = l.Owners.Nobody[1:], l.Owners.Nobody[:1]
+			l.Owners.Unowned, l.Owners.External = l.Owners.Unowned[1:], l.Owners.Unowned[:1]
 		}, false},
 		"something did not answer": {func(l *life) { l.nobody(); l.Owners.Unsure = []string{"a pod does not answer"} }, false},
 		"the look failed":          {func(l *life) { l.nobody(); l.Owners.Error = "timeout" }, false},
@@ -284,7 +284,7 @@ func TestTwoOwnersAreSaidAtOnce(t *testing.T) {
 	l := born(t)
 	l.handingOver()
 	l.nobody()
-	l.Owners.Nobody, l.Owners.Twice = l.Owners.Nobody[1:], l.Owners.Nobody[:1]
+	l.Owners.Unowned, l.Owners.Twice = l.Owners.Unowned[1:], l.Owners.Unowned[:1]
 	d := l.in(kubermaticv1.PhaseHandover)
 	l.is(kubermaticv1.ConditionLoopsOff, corev1.ConditionFalse, ReasonTwoOwners)
 	if len(d.Events) != 1 || !d.Events[0].Warning {

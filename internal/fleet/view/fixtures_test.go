@@ -73,7 +73,7 @@ func owned(by string) func(*kubermaticv1.Cluster) {
 		if by == OwnersBoth {
 			reason = state.ReasonTwoOwners
 		}
-		condition(kubermaticv1.ConditionLoopsOff, by == OwnersExternal || by == OwnersNobody, reason, "", time.Hour)(c)
+		condition(kubermaticv1.ConditionLoopsOff, by == OwnersExternal || by == OwnersNone, reason, "", time.Hour)(c)
 		condition(kubermaticv1.ConditionCCMReady, by == OwnersExternal, reason, "", time.Hour)(c)
 	}
 }

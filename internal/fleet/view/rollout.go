@@ -179,9 +179,9 @@ func (r Rollout) stateOf(
 
 // sound is the fate of a cluster that is done: what was done must hold.
 func (r Rollout) sound(row v1.FleetCluster) (memberState, string, time.Time) {
-	if row.Owners == OwnersBoth || row.Owners == OwnersNobody || row.Owners == OwnersInTree {
+	if row.Owners == OwnersBoth || row.Owners == OwnersNone || row.Owners == OwnersInTree {
 		return memberFailed, fmt.Sprintf("it was done, and now %s runs the cloud loops", map[string]string{
-			OwnersBoth: "more than one manager", OwnersNobody: "no manager", OwnersInTree: component.KCM}[row.Owners]), time.Time{}
+			OwnersBoth: "more than one manager", OwnersNone: "no manager", OwnersInTree: component.KCM}[row.Owners]), time.Time{}
 	}
 	if r.Options.Until == UntilHandover { // its phase goes on changing
 		for _, c := range row.Conditions {

@@ -352,7 +352,7 @@ func TestAWaveIsWatchedBeforeTheNextOneBegins(t *testing.T) {
 	if n := r.Next(done(11*time.Minute), nil, noon); len(n.Start) != 1 || n.Wave != 2 {
 		t.Errorf("eleven minutes after it: %+v", n)
 	}
-	bad := Rows([]Object{cluster("a", enabled, owned(OwnersNobody), in(kubermaticv1.PhaseCompleted, "", time.Minute)), cluster("b")})
+	bad := Rows([]Object{cluster("a", enabled, owned(OwnersNone), in(kubermaticv1.PhaseCompleted, "", time.Minute)), cluster("b")})
 	if n := r.Next(bad, nil, noon); !n.Stopped || !strings.Contains(n.Failed[0].Reason, "no manager runs the cloud loops") {
 		t.Errorf("the first wave went wrong while it was watched: %+v", n)
 	}

@@ -26,7 +26,7 @@ const (
 	OwnersInTree   = "in-tree"
 	OwnersExternal = "external"
 	OwnersBoth     = "both"
-	OwnersNobody   = "nobody"
+	OwnersNone     = "nobody"
 	OwnersUnknown  = "unknown"
 )
 
@@ -216,7 +216,7 @@ func owners(c kubermaticv1.ClusterConditions) string {
 	case ready.Status == corev1.ConditionTrue:
 		return OwnersExternal
 	case off.Status == corev1.ConditionTrue && ready.Status == corev1.ConditionFalse:
-		return OwnersNobody
+		return OwnersNone
 	}
 	return ""
 }
@@ -331,7 +331,7 @@ func OwnersWords(owners string) string {
 	switch owners {
 	case OwnersBoth:
 		return "TWO MANAGERS"
-	case OwnersNobody:
+	case OwnersNone:
 		return "no manager"
 	}
 	return owners

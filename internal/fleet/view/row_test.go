@@ -82,7 +82,7 @@ func TestARowHoldsWhatTheObjectSays(t *testing.T) {
 }
 
 func TestWhoRunsTheLoopsIsSaidOnlyWhenItWasSeen(t *testing.T) {
-	for _, by := range []string{OwnersInTree, OwnersExternal, OwnersBoth, OwnersNobody} {
+	for _, by := range []string{OwnersInTree, OwnersExternal, OwnersBoth, OwnersNone} {
 		if have := Row(cluster("a", enabled, owned(by)), false).Owners; have != by {
 			t.Errorf("%q instead of %q", have, by)
 		}

@@ -83,7 +83,7 @@ func (s *server) streamChanges(r *http.Request, p *person, out stream, changed <
 		}
 		user, err := s.auth.who(r.Context(), p.token)
 		if ended := p.session != nil && s.sessions.get(cookieOf(r)) != p.session; ended || err == nil && user == nil {
-			_ = out.send("over", map[string]string{"error": nobody.words}) // the browser may be gone, too
+			_ = out.send("over", map[string]string{"error": notSignedIn.words}) // the browser may be gone, too
 			return
 		}
 		status, err := s.seen(r.Context(), p)

@@ -120,7 +120,7 @@ func setCookie(w http.ResponseWriter, r *http.Request, id string) {
 	http.SetCookie(w, c)
 }
 
-var nobody = &refusal{http.StatusUnauthorized, "sign in with a token of the seed"}
+var notSignedIn = &refusal{http.StatusUnauthorized, "sign in with a token of the seed"}
 
 // identify says who sent a request: by the token in it, or by its session's.
 func (s *server) identify(r *http.Request) (*person, error) {
@@ -128,7 +128,7 @@ func (s *server) identify(r *http.Request) (*person, error) {
 	var of *session
 	if !bearer {
 		if of = s.sessions.get(cookieOf(r)); of == nil {
-			return nil, nobody
+			return nil, notSignedIn
 		}
 		token = of.token
 	}
@@ -140,7 +140,7 @@ func (s *server) identify(r *http.Request) (*person, error) {
 		if of != nil {
 			s.sessions.endSession(cookieOf(r))
 		}
-		return nil, nobody
+		return nil, notSignedIn
 	}
 	return &person{UserInfo: *user, token: token, session: of}, nil
 }

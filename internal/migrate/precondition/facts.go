@@ -353,7 +353,7 @@ func wanted(e *step.Env, id, host, path string) (value, detail string) {
 		if rec.AfterSHA256 == "" || rec.Ended == nil {
 			continue
 		}
-		value, detail = wroteBeside(doc, rec, host, path, value, detail)
+		value, detail = wroteNextTo(doc, rec, host, path, value, detail)
 		for _, s := range append(append([]v1.Step(nil), doc.Plan.Steps...), journal.RollbackSteps(doc)...) {
 			if s.ID == rec.ID && (s.Host == host && s.Path == path || host == "" && s.Ref == path) {
 				value, detail = rec.AfterSHA256, ""
@@ -363,8 +363,8 @@ func wanted(e *step.Env, id, host, path string) (value, detail string) {
 	return value, detail
 }
 
-// wroteBeside is what a file holds that a step wrote next to its own; what it held else.
-func wroteBeside(doc v1.Journal, rec v1.StepRecord, host, path, value, detail string) (string, string) {
+// wroteNextTo is what a file holds that a step wrote next to its own; what it held else.
+func wroteNextTo(doc v1.Journal, rec v1.StepRecord, host, path, value, detail string) (string, string) {
 	for _, f := range rec.Files {
 		if f.Path != path || f.AfterSHA256 == "" {
 			continue

@@ -12,15 +12,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/handover"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 func TestTakeover(t *testing.T) {
 	main := handover.Binding{Lease: component.KCM, Component: component.KCM, Host: "a"}
-	migration := handover.Binding{Lease: layout.DefaultLease, Component: component.KCM, Host: "a"}
+	migration := handover.Binding{Lease: component.MigrationLease, Component: component.KCM, Host: "a"}
 	restart := v1.Step{Successors: []string{component.KCM}}
 	leave := v1.Step{Successors: []string{component.KCM, component.CCM}}
-	owner := v1.Manager{Component: component.KCM, Host: "a", Leads: []string{component.KCM, layout.DefaultLease}}
+	owner := v1.Manager{Component: component.KCM, Host: "a", Leads: []string{component.KCM, component.MigrationLease}}
 	standby := v1.Manager{Component: component.KCM, Host: "b"}
 	ready := v1.Manager{Component: component.CCM, Host: "b", Leads: []string{component.CCM}, CloudCalls: ptr.To[int64](3)}
 	for _, c := range []struct {

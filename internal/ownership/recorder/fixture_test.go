@@ -3,7 +3,7 @@ package recorder
 import (
 	"time"
 
-	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // t0 is when the processes of these tests have started.
@@ -12,7 +12,7 @@ var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 const (
 	kcmName   = "kube-controller-manager"
 	ccmName   = "cloud-controller-manager"
-	migration = ownership.DefaultMigrationLease
+	migration = component.MigrationLease
 )
 
 var (

@@ -217,7 +217,8 @@ func (j Judge) edit(s v1.Step, e v1.Edit) error {
 	case v1.EditSetImage, v1.EditSetVersion:
 		return j.version(s, e)
 	case v1.EditSetGate, v1.EditUnsetGate:
-		goes := slices.Contains([]string{flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials}, e.Name)
+		disabling := []string{catalogue.DisableCloudProviders, catalogue.DisableKubeletCloudCredentialProviders}
+		goes := slices.Contains(disabling, e.Name)
 		if s.Kind != v1.StepKubelet || !j.isInTreeGate(e.Name) || goes != (e.Op == v1.EditUnsetGate) ||
 			!goes && e.Value != flagvalue.GateOn {
 			return fmt.Errorf(
@@ -314,8 +315,8 @@ func (j Judge) flag(component string, e v1.Edit) error {
 func (j Judge) isInTreeGate(name string) bool {
 	if slices.Contains(
 		[]string{
-			flagvalue.GateDisableProviders,
-			flagvalue.GateDisableCredentials,
+			catalogue.DisableCloudProviders,
+			catalogue.DisableKubeletCloudCredentialProviders,
 			flagvalue.GateCredentialProviders,
 			flagvalue.GateLeaderMigration,
 			flagvalue.GateCSIMigration,

@@ -132,7 +132,7 @@ func mayChangeGate(j Judge, s v1.Step, name string, on, said, isNow bool) bool {
 		return false
 	case !isNow:
 		return true
-	case name == flagvalue.GateDisableProviders, name == flagvalue.GateDisableCredentials:
+	case name == catalogue.DisableCloudProviders, name == catalogue.DisableKubeletCloudCredentialProviders:
 		return !said || on && j.Options.DisableInTree
 	case name == flagvalue.GateLeaderMigration:
 		return !said || on
@@ -197,7 +197,7 @@ func controllersChange(j Judge, base map[string]string, value string, isNow bool
 			return fmt.Errorf("the loop %s would begin again", loop)
 		}
 		if loop == clusterview.NodeIPAM && j.Options.NodeIPAM != v1.IPAMMove &&
-			base["cidr-allocator-type"] != flagvalue.CloudAllocator {
+			base["cidr-allocator-type"] != component.CloudAllocator {
 			return fmt.Errorf("the loop %s would end, and it does not move", loop)
 		}
 	}

@@ -51,7 +51,7 @@ func nodeSelector(d *draft.Draft) layout.Object {
 // replica may be on it.
 func Tolerations() []any {
 	return []any{
-		layout.Object{"key": layout.TaintUninitialized, "value": "true", "effect": "NoSchedule"},
+		layout.Object{"key": component.TaintUninitialized, "value": "true", "effect": "NoSchedule"},
 		layout.Object{"key": layout.LabelControlPlane, "operator": "Exists", "effect": "NoSchedule"},
 		layout.Object{"key": layout.LabelMaster, "operator": "Exists", "effect": "NoSchedule"},
 		layout.Object{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"},

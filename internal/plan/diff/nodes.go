@@ -216,5 +216,5 @@ var (
 
 func isUninitialized(taint string) bool {
 	key, _, _ := strings.Cut(taint, "=")
-	return key == layout.TaintUninitialized
+	return key == component.TaintUninitialized
 }

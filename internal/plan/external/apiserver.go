@@ -70,8 +70,8 @@ func APIServerEdits(d *draft.Draft, api *v1.Component) []v1.Edit {
 			flagvalue.DropInTreeGates(
 				api.Flags[flagvalue.FlagFeatureGates],
 				d.Options.DisableInTree && len(edits) > 0, // it is not restarted for that alone
-				flagvalue.GateDisableProviders,
-				flagvalue.GateDisableCredentials,
+				catalogue.DisableCloudProviders,
+				catalogue.DisableKubeletCloudCredentialProviders,
 			),
 		)...)
 }

@@ -4,6 +4,7 @@ package external
 
 import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
@@ -112,7 +113,7 @@ func managerGateChanges(d *draft.Draft, m, was *v1.Component) []flagvalue.GateCh
 	}
 	if !d.Volumes.KeepProvider() {
 		out = append(out, flagvalue.DropInTreeGates(
-			m.Flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree, flagvalue.GateDisableProviders,
+			m.Flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree, catalogue.DisableCloudProviders,
 		)...)
 	}
 	set, had := flagvalue.ParseGates(

@@ -19,7 +19,7 @@ import (
 // where pod CIDRs come from the cloud, because a manager without a cloud cannot allocate those. The allocator of
 // --cluster-cidr asks no cloud: it stays where it is unless a move is asked for.
 func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
-	allocator := cmp.Or(m.Flags["cidr-allocator-type"], flagvalue.RangeAllocator)
+	allocator := cmp.Or(m.Flags["cidr-allocator-type"], component.RangeAllocator)
 	cloud := slices.Contains(d.Provider.Allocators, allocator)
 	runs := m.Flags["allocate-node-cidrs"] == "true" &&
 		!flagvalue.IsLoopDisabled(m.Flags["controllers"], clusterview.NodeIPAM)
@@ -43,7 +43,7 @@ func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 		return []error{
 			fmt.Errorf(
 				"--cidr-allocator-type=%s takes pod CIDRs from the cloud, and an external %s has none: node IPAM has to move (--node-ipam=%s)",
-				flagvalue.CloudAllocator,
+				component.CloudAllocator,
 				component.KCM,
 				v1.IPAMMove,
 			),
@@ -71,14 +71,14 @@ func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 
 // canNotMove is why no new manager can take an allocator that asks the cloud; nil where one can.
 func canNotMove(allocator string) error {
-	if allocator == flagvalue.CloudAllocator {
+	if allocator == component.CloudAllocator {
 		return nil
 	}
 	return fmt.Errorf(
 		"--cidr-allocator-type=%s takes pod CIDRs from the cloud in a way that no external manager knows: give them out by %s or %s first",
 		allocator,
-		flagvalue.RangeAllocator,
-		flagvalue.CloudAllocator,
+		component.RangeAllocator,
+		component.CloudAllocator,
 	)
 }
 
@@ -100,7 +100,7 @@ func NodeIPAMEdits(d *draft.Draft, m *v1.Component, minor int) []v1.Edit {
 		return nil
 	}
 	edits := []v1.Edit{{Op: v1.EditSetFlag, Name: "controllers", Value: ControllersWithoutIPAM(d, m, minor)}}
-	if m.Flags["cidr-allocator-type"] == flagvalue.CloudAllocator {
+	if m.Flags["cidr-allocator-type"] == component.CloudAllocator {
 		edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "cidr-allocator-type"})
 	}
 	return edits

@@ -9,12 +9,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// RangeAllocator is the value of --cidr-allocator-type that takes pod CIDRs from --cluster-cidr.
-const RangeAllocator = "RangeAllocator"
-
-// CloudAllocator is the value of --cidr-allocator-type that takes pod CIDRs from the cloud.
-const CloudAllocator = "CloudAllocator"
-
 // SplitList splits a --controllers list.
 func SplitList(list string) []string {
 	var out []string

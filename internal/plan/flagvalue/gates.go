@@ -10,13 +10,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-// GateDisableProviders disables the in-tree providers of a component: alpha from 1.22, on unless said otherwise from
-// 1.29 (KEP-2395).
-const GateDisableProviders = "DisableCloudProviders"
-
-// GateDisableCredentials disables the in-tree image credentials of the kubelet (KEP-2133).
-const GateDisableCredentials = "DisableKubeletCloudCredentialProviders"
-
 // GateCredentialProviders lets a kubelet ask image credential providers; it has to be switched on up to 1.23
 // (KEP-2133).
 const GateCredentialProviders = "KubeletCredentialProviders"

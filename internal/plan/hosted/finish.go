@@ -125,6 +125,6 @@ func unregisterGates(d *draft.Draft, m *v1.Component) []flagvalue.GateChange {
 		}
 	}
 	return append(out, flagvalue.DropInTreeGates(
-		m.Flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree, flagvalue.GateDisableProviders,
+		m.Flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree, catalogue.DisableCloudProviders,
 	)...)
 }

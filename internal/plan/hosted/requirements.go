@@ -62,13 +62,13 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 			),
 		)
 	}
-	if m.Flags["cidr-allocator-type"] == flagvalue.CloudAllocator {
+	if m.Flags["cidr-allocator-type"] == component.CloudAllocator {
 		errs = append(
 			errs,
 			fmt.Errorf(
 				"%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), which no manager without the in-tree provider can: that is not migrated in a seed yet; give out pod CIDRs from --cluster-cidr first",
 				m.Manifest,
-				flagvalue.CloudAllocator,
+				component.CloudAllocator,
 			),
 		)
 	}

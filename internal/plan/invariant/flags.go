@@ -157,7 +157,7 @@ func refusedGate(comp string, minor int, e v1.Edit, before flagvalue.Gates) stri
 // isManagedGate reports whether a gate is one that a migration decides about.
 func isManagedGate(gate string) bool {
 	return slices.Contains([]string{
-		flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials, flagvalue.GateCredentialProviders,
+		catalogue.DisableCloudProviders, catalogue.DisableKubeletCloudCredentialProviders, flagvalue.GateCredentialProviders,
 		flagvalue.GateLeaderMigration,
 	}, gate) ||
 		strings.HasPrefix(gate, flagvalue.GateCSIMigration) ||

@@ -164,7 +164,7 @@ func podShape(r *planView) error {
 		case s.Spec["priorityClassName"] == nil:
 			return fmt.Errorf("step %s gives the manager no priority", id)
 		case s.Managed && !toleratesUninitialized(s.Spec):
-			return fmt.Errorf("step %s does not tolerate %s", id, layout.TaintUninitialized)
+			return fmt.Errorf("step %s does not tolerate %s", id, component.TaintUninitialized)
 		case s.Managed && strings.HasPrefix(r.Steps[s.Index].Ref, "DaemonSet/") && !hasAPIServerAddress(s.Spec):
 			return fmt.Errorf("step %s lets the manager reach the API through kube-proxy only", id)
 		}
@@ -176,7 +176,7 @@ func toleratesUninitialized(spec map[string]any) bool {
 	list, _ := spec["tolerations"].([]any)
 	return slices.ContainsFunc(list, func(t any) bool {
 		t2, _ := t.(map[string]any)
-		return t2["key"] == layout.TaintUninitialized || t2["key"] == nil && t2["operator"] == "Exists" && t2["effect"] == nil
+		return t2["key"] == component.TaintUninitialized || t2["key"] == nil && t2["operator"] == "Exists" && t2["effect"] == nil
 	})
 }
 

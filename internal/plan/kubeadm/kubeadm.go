@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -154,13 +155,13 @@ func updateKubeletDefaults(b *draft.Draft) {
 		return
 	}
 	gates := map[string]any{}
-	for _, g := range []string{flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials} {
+	for _, g := range []string{catalogue.DisableCloudProviders, catalogue.DisableKubeletCloudCredentialProviders} {
 		if on, said := d.FeatureGates[g]; said && !on {
 			gates[g] = nil
 		}
 	}
 	if kubelet.DescribeCredentials(b) != "" {
-		delete(gates, flagvalue.GateDisableCredentials)
+		delete(gates, catalogue.DisableKubeletCloudCredentialProviders)
 	}
 	for _, c := range volume.CSIGates(b) {
 		if on, said := d.FeatureGates[c.Name]; said && !on {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
@@ -94,9 +95,9 @@ func configGates(d *draft.Draft, h v1.Host) (forFlag []flagvalue.GateChange, edi
 
 // removedGates are the gates that keep in-tree code in a kubelet and have to go with it.
 func removedGates(d *draft.Draft, h v1.Host) []string {
-	out := []string{flagvalue.GateDisableProviders}
+	out := []string{catalogue.DisableCloudProviders}
 	if d.Provider.Credentials == nil || hasCredentials(d, h) || len(credentialFlags(d, h)) > 0 {
-		out = append(out, flagvalue.GateDisableCredentials)
+		out = append(out, catalogue.DisableKubeletCloudCredentialProviders)
 	}
 	return out
 }
@@ -111,7 +112,7 @@ func noteLeftGates(d *draft.Draft, h v1.Host, s v1.Step) {
 	if h.Kubelet.Config == nil {
 		return
 	}
-	for _, g := range []string{flagvalue.GateDisableCredentials, flagvalue.GateDisableProviders} {
+	for _, g := range []string{catalogue.DisableKubeletCloudCredentialProviders, catalogue.DisableCloudProviders} {
 		taken := slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == v1.EditUnsetGate && e.Name == g })
 		if on, said := h.Kubelet.Config.FeatureGates[g]; said && !on && !taken {
 			d.Note(

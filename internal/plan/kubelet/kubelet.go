@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -93,9 +94,9 @@ func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 	gates, inConfig := configGates(d, h)
 	credentials := credentialFlags(d, h)
 	set, disable := flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree
-	gates = append(gates, flagvalue.DropInTreeGates(set, disable, flagvalue.GateDisableProviders)...)
+	gates = append(gates, flagvalue.DropInTreeGates(set, disable, catalogue.DisableCloudProviders)...)
 	if wantsCredentials(d, h) || d.Provider.Credentials == nil || hasCredentials(d, h) {
-		gates = append(gates, flagvalue.DropInTreeGates(set, disable, flagvalue.GateDisableCredentials)...)
+		gates = append(gates, flagvalue.DropInTreeGates(set, disable, catalogue.DisableKubeletCloudCredentialProviders)...)
 	}
 	if len(credentials) > 0 {
 		gates = append(gates, flagvalue.GateChange{Name: flagvalue.GateCredentialProviders, To: flagvalue.GateOn})

@@ -4,8 +4,8 @@ import (
 	"sort"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -32,11 +32,11 @@ func FillProviderIDs(d *draft.Draft) {
 			EstimateSeconds: 15,
 			Changes: []v1.Change{
 				{Field: "spec.providerID", After: "from the cloud"},
-				{Field: "taint " + layout.TaintUninitialized, After: "for the moment"},
+				{Field: "taint " + component.TaintUninitialized, After: "for the moment"},
 			},
 			Undo: "the taint is taken off again; a providerID cannot be changed once it is there",
 			Manual: []string{
-				"kubectl taint node " + n + " " + layout.TaintUninitialized + "=true:NoSchedule",
+				"kubectl taint node " + n + " " + component.TaintUninitialized + "=true:NoSchedule",
 				"kubectl wait node/" + n + " --for=jsonpath='{.spec.providerID}' --timeout=2m",
 			},
 		})

@@ -27,9 +27,6 @@ const LabelControlPlane = "node-role.kubernetes.io/control-plane"
 // LabelComponent names the component of a pod, in the manner of kubeadm's static pods.
 const LabelComponent = "component"
 
-// TaintUninitialized is the taint of a node that no cloud-controller-manager has initialised.
-const TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
-
 // EncodeObject returns an object as JSON.
 func EncodeObject(o any) string {
 	raw, err := json.Marshal(o)
@@ -59,7 +56,6 @@ const (
 	CCMState      = statePrefix + cloudprovider.AWS  // where our manager on AWS notes which load balancers are in line
 	TokenSecret   = "cloud-controller-manager-token" // of earlier versions: it never expires
 	AccountRef    = "ServiceAccount/" + component.Namespace + "/" + CCMAccount
-	kcmUser       = "system:kube-controller-manager"
 	statePrefix   = "transplant-service-state-"
 )
 
@@ -106,9 +102,6 @@ const (
 	SeedMigrationKCM   = "kube-controller-manager.yaml"
 	SeedMigrationCCM   = "cloud-controller-manager.yaml"
 )
-
-// DefaultLease is the name of the migration lease where none was chosen.
-const DefaultLease = "cloud-provider-extraction-migration"
 
 // ContainsRef reports whether an object of the list has a reference.
 func ContainsRef(objects []Object, ref string) bool {

@@ -95,7 +95,7 @@ func MigrationObjects(lease string) []Object {
 			"RoleBinding",
 			MigrationRole,
 			component.Namespace,
-			Object{"roleRef": ref("Role", MigrationRole), "subjects": []Object{user(kcmUser), account(CCMAccount)}},
+			Object{"roleRef": ref("Role", MigrationRole), "subjects": []Object{user(component.UserKCM), account(CCMAccount)}},
 		),
 	}
 }
@@ -277,7 +277,7 @@ func OlderRole(provider string) Object {
 // is to be given what it holds, and planning needs no credential.
 func ObjectRefs() []string {
 	var out []string
-	for _, o := range append(append(ObserverObjects(), MigrationObjects(DefaultLease)...), ccmObjects()...) {
+	for _, o := range append(append(ObserverObjects(), MigrationObjects(component.MigrationLease)...), ccmObjects()...) {
 		if o["kind"] != "Secret" {
 			out = append(out, Ref(o))
 		}

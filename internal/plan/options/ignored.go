@@ -7,7 +7,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
-	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -28,7 +27,7 @@ func FindIgnored(snap *v1.Snapshot, o v1.Options) []Ignored {
 		})
 	}
 	if minor, err := clusterview.ParseMinor("", snap.Cluster.Version); err == nil {
-		if g := catalogue.GateFor(component.KCM, flagvalue.GateDisableProviders, minor); !g.Known || g.Default {
+		if g := catalogue.GateFor(component.KCM, catalogue.DisableCloudProviders, minor); !g.Known || g.Default {
 			out = append(out, Ignored{
 				Flags: []string{"disable-in-tree"},
 				Why:   fmt.Sprintf("Kubernetes 1.%d has no such gate, or has it on by default", minor),

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // DefaultImage is the image of our cloud-controller-manager for AWS.
-const DefaultImage = "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"
+const DefaultImage = component.Registry + "/aws-" + component.CCM + ":v0.1.0"
 
 // DefaultRetryPeriod is how often a standby reads its lease during a migration.
 const DefaultRetryPeriod = "250ms"
@@ -25,7 +25,7 @@ const DefaultRenewDeadline = "5s"
 // the snapshot.
 func Defaults(o v1.Options) v1.Options {
 	if o.LeaseName == "" {
-		o.LeaseName = layout.DefaultLease
+		o.LeaseName = component.MigrationLease
 	}
 	if o.RetryPeriod == "" {
 		o.RetryPeriod = DefaultRetryPeriod

@@ -280,7 +280,7 @@ func DropPlugins(d *draft.Draft) {
 				append(
 					unregisterGates(d),
 					flagvalue.DropInTreeGates(
-						m.Flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree, flagvalue.GateDisableProviders,
+						m.Flags[flagvalue.FlagFeatureGates], d.Options.DisableInTree, catalogue.DisableCloudProviders,
 					)...),
 			)...)
 		leases, successors := d.OtherManagers(component.KCM)

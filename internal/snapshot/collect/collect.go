@@ -156,9 +156,6 @@ func Together(ctx context.Context, g *Collector, parts ...func(context.Context, 
 // ComponentNames are those whose manifests are read.
 var ComponentNames = []string{component.KAS, component.KCM, component.Scheduler, component.CCM}
 
-// DefaultLease is the migration lease that the documentation names.
-const DefaultLease = "cloud-provider-extraction-migration"
-
 // DefaultTimeout bounds a call to the API or to a manager.
 const DefaultTimeout = 20 * time.Second
 

@@ -117,7 +117,7 @@ func GatherLeases(ctx context.Context, g *collect.Collector) {
 }
 
 func leaseNames(g *collect.Collector) map[string]bool {
-	wanted := map[string]bool{component.KCM: true, component.CCM: true, collect.DefaultLease: true, g.LeaseName: true}
+	wanted := map[string]bool{component.KCM: true, component.CCM: true, component.MigrationLease: true, g.LeaseName: true}
 	add := func(c v1.Component) {
 		if name := c.Flags["leader-elect-resource-name"]; name != "" && (c.Name == component.KCM || c.Name == component.CCM) {
 			wanted[name] = true

@@ -16,17 +16,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/together"
 )
 
-// NewManager is who the new manager is in the API.
-const NewManager = "system:serviceaccount:" + component.Namespace + ":cloud-controller-manager"
-
 // Identities of the managers in the API, with the groups that the API server would find them in.
 var identities = []struct {
 	user, lease string
 	groups      []string
 }{
-	{user: "system:kube-controller-manager", lease: component.KCM, groups: []string{"system:authenticated"}},
+	{user: component.UserKCM, lease: component.KCM, groups: []string{"system:authenticated"}},
 	{
-		user: NewManager, lease: component.CCM,
+		user: component.UserCCM, lease: component.CCM,
 		groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + component.Namespace, "system:authenticated"},
 	},
 }
@@ -123,9 +120,9 @@ func listQuestions(g *collect.Collector) []v1.AccessAnswer {
 		}
 	}
 	upstreams := hasManager(g, func(c v1.Component) bool { return c.Image == "" || !proven.Ours(c.Image) })
-	out = append(out, Questions(NewManager, ManagerNeeds(!upstreams))...)
+	out = append(out, Questions(component.UserCCM, ManagerNeeds(!upstreams))...)
 	if hasManager(g, func(c v1.Component) bool { return c.Flags["use-service-account-credentials"] == "true" }) {
-		out = append(out, Questions(NewManager, accountNeeds)...)
+		out = append(out, Questions(component.UserCCM, accountNeeds)...)
 	}
 	return out
 }

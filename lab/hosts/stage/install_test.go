@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/manifests"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/hosts"
@@ -409,7 +409,7 @@ func (in installation) initialisesANode(t *testing.T) {
 			return errors.New("it is the old one")
 		case n.Spec.ProviderID != before.Spec.ProviderID || n.Labels[corev1.LabelTopologyZone] != in.worker.Zone || n.Labels[corev1.LabelInstanceTypeStable] == "":
 			return fmt.Errorf("providerID %q, labels %v", n.Spec.ProviderID, n.Labels)
-		case slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == layout.TaintUninitialized }):
+		case slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == component.TaintUninitialized }):
 			return fmt.Errorf("it has taints %v", n.Spec.Taints)
 		case !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

@@ -136,7 +136,7 @@ func (x WriteFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s on host %s: %w", s.Source, s.Host, err)
 	}
-	user := &clientcmdapi.AuthInfo{TokenFile: tokenBesideKubeconfig}
+	user := &clientcmdapi.AuthInfo{TokenFile: tokenNextToKubeconfig}
 	if s.Derive == layout.OlderKubeconfig {
 		token, err := object.OlderToken(ctx, x.Env)
 		if err != nil || token == "" {

@@ -15,9 +15,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// tokenBesideKubeconfig is the token's file as the kubeconfig on a host names it. That is relative to its own
+// tokenNextToKubeconfig is the token's file as the kubeconfig on a host names it. That is relative to its own
 // directory, so that both can be read under another root.
-var tokenBesideKubeconfig = path.Base(layout.CCMTokenDir) + "/" + path.Base(layout.CCMToken)
+var tokenNextToKubeconfig = path.Base(layout.CCMTokenDir) + "/" + path.Base(layout.CCMToken)
 
 // hasToken reports whether a file holds a token of the manager's account, as it is now, that is valid for some time to
 // come.

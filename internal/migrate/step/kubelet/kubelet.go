@@ -79,7 +79,7 @@ func (x Kubelet) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if ended, err := x.onlyCordoned(ctx, s, rec); err != nil || ended {
 		return err
 	}
-	x.lookAnew(ctx, s, rec)
+	x.forgetUnchanged(ctx, s, rec)
 	touched, err := touched(ctx, x, s, *rec)
 	if err != nil {
 		return err
@@ -132,10 +132,10 @@ func touched(ctx context.Context, x Kubelet, s v1.Step, rec v1.StepRecord) (bool
 	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.isUnchanged() }), err
 }
 
-// lookAnew reverts what a record says of files when they are as before the step and the kubelet runs with them. An
-// earlier try was killed before it wrote one, or a person or the host itself put them back. Who drains and changes such
-// a node does so for the first time, with all that is looked at before.
-func (x Kubelet) lookAnew(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
+// forgetUnchanged clears what a record says of files when they are as before the step and the kubelet runs with them.
+// An earlier try was killed before it wrote one, or a person or the host itself put them back. Who drains and changes
+// such a node does so for the first time, with all that is looked at before.
+func (x Kubelet) forgetUnchanged(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
 	if s.Restore != "" || rec.AfterSHA256 == "" || rec.Undo != nil && rec.Undo.Ended == nil {
 		return
 	}
