@@ -62,7 +62,7 @@ func (j *judge) notUp() string {
 }
 
 func (j *judge) components() (verdict, bool) {
-	j.work.Owners = j.alarm.isDue(j.Owners.Seen, j.calm())
+	j.work.Owners = j.alarm.isDue(j.Owners.Seen, j.calm(j.Owners.Seen))
 	later := j.prior == kubermaticv1.PhaseMachines || j.prior == kubermaticv1.PhaseFinish
 	if !j.Owners.Known || j.Owners.Error != "" {
 		if later {
@@ -85,7 +85,7 @@ func (j *judge) components() (verdict, bool) {
 			"the cloud-controller-manager does not run every loop: " + j.Owners.sentence(),
 		}, true
 	}
-	j.work.Parts = j.alarm.isDue(j.Parts.Seen, j.calm())
+	j.work.Parts = j.alarm.isDue(j.Parts.Seen, j.calm(j.Parts.Seen))
 	switch {
 	case j.Parts.Known && j.Parts.Ready || later && !j.Parts.Known:
 		return verdict{}, false
@@ -142,7 +142,7 @@ const (
 func (j *judge) newsDue() bool {
 	m := j.Machines
 	if !m.Watched || m.Error != "" || !m.Known {
-		return j.alarm.isDue(m.Seen, j.limits.Look)
+		return j.alarm.isDue(m.Seen, j.calm(m.Seen))
 	}
 	if !m.Changed.After(m.Looked) {
 		return j.alarm.isDue(m.Seen, seldom*j.limits.Look)
@@ -159,12 +159,16 @@ func (j *judge) newsDue() bool {
 	return true
 }
 
-// calm is how often the rest of a cluster is read while its machines are waited for, which may take days. It is rare as
-// long as all is well.
-func (j *judge) calm() time.Duration {
-	if j.prior == kubermaticv1.PhaseMachines && j.Machines.Watched && j.Owners.AllExternal() && j.Parts.Ready &&
-		j.Parts.Error == "" {
+// calm returns how long after a read something is read again. It is long as long as all is well and nothing is under
+// way. The wait for machines may take days, and the wait for a place as long as other clusters need.
+func (j *judge) calm(s Seen) time.Duration {
+	switch {
+	case !j.Owners.AllExternal() || !j.Parts.Ready || j.Parts.Error != "":
+	case j.prior == kubermaticv1.PhaseMachines && j.Machines.Watched:
 		return seldom * j.limits.Look
+	case j.prior == kubermaticv1.PhaseFinish && !j.Run.Active && len(j.Owners.Unsure) == 0 && s.Error == "":
+		// as long again as it has waited until the last read: the interval doubles with each one
+		return max(j.limits.Look, min(s.At.Sub(j.since), j.limits.MaxRetry))
 	}
 	return j.limits.Look
 }

@@ -80,6 +80,75 @@ func TestNothingIsWatchedOutsideOfItsPhase(t *testing.T) {
 	}
 }
 
+// waiting is a cluster whose last part waits until others have had their turn.
+func waiting(t *testing.T) *life {
+	t.Helper()
+	l := born(t)
+	l.handedOver()
+	l.counted(2, 2)
+	l.in(kubermaticv1.PhaseFinish)
+	return l
+}
+
+// looks reads what each decision asks for, and returns how often it did within d, and the longest time without a read.
+func (l *life) looks(d time.Duration) (n int, longest time.Duration) {
+	l.t.Helper()
+	last := l.Now
+	for end := l.Now.Add(d); l.Now.Before(end); {
+		out := l.decide(max(l.last.Wake, time.Second))
+		if out.Phase != kubermaticv1.PhaseFinish {
+			l.t.Fatalf("the phase is %s (%s)", out.Phase, out.Message)
+		}
+		if !out.Work.Owners && !out.Work.Parts && !out.Work.Machines {
+			continue
+		}
+		for due, at := range map[*time.Time]bool{&l.Owners.At: out.Work.Owners, &l.Parts.At: out.Work.Parts, &l.Machines.At: out.Work.Machines} {
+			if at {
+				*due = l.Now
+				n++
+			}
+		}
+		longest, last = max(longest, l.Now.Sub(last)), l.Now
+	}
+	return n, longest
+}
+
+func TestAClusterThatWaitsForItsPlaceIsLookedAtLessAndLessOften(t *testing.T) {
+	l := waiting(t)
+	first, _ := l.looks(10 * time.Minute)
+	if first < 3 || first > 3*8 {
+		t.Errorf("in ten minutes it was looked at %d times: owners, parts and machines once at least, and each 8 times at most", first)
+	}
+	later, longest := l.looks(time.Hour)
+	if later < 3*10 || later > 3*15 {
+		t.Errorf("in the hour after that it was looked at %d times; want about one look of each kind in %s", later, l.limits.MaxRetry)
+	}
+	if longest > l.limits.MaxRetry+time.Second {
+		t.Errorf("it was not looked at for %s, want at most %s", longest, l.limits.MaxRetry)
+	}
+}
+
+func TestAClusterWhoseTurnHasComeOrThatIsNotWellIsLookedAtInEachInterval(t *testing.T) {
+	for name, change := range map[string]func(*life){
+		"its turn has come":             func(l *life) { l.Run = Run{Active: true, Part: Finish} },
+		"a manager does not answer":     func(l *life) { l.Owners.Unsure = []string{"a pod does not answer"} },
+		"the parts are no longer ready": func(l *life) { l.Parts.Error = "a webhook is missing" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := waiting(t)
+			l.looks(time.Hour)
+			change(l)
+			if d := l.decide(l.limits.Look); !d.Work.Owners {
+				t.Errorf("after an interval the work is %+v", d.Work)
+			}
+			l.Owners.At = l.Now
+			if d := l.decide(l.limits.Look); !d.Work.Owners || d.Wake > l.limits.Look {
+				t.Errorf("after another interval the work is %+v, and the next decision is in %s", d.Work, d.Wake)
+			}
+		})
+	}
+}
+
 func TestWhatCouldNotBeSeenForAWhileIsNoNews(t *testing.T) {
 	l := watched(t)
 	told := func() (n int) {
