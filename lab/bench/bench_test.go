@@ -71,7 +71,7 @@ func TestPercentilesAreExact(t *testing.T) {
 func TestWhatWasNotDoneInTimeCountsWithTheLimit(t *testing.T) {
 	var r Result
 	samples{of: 4, times: seconds(1, 2), total: 2 * time.Second}.into(&r, time.Minute)
-	want := Result{Seconds: 60, P50Seconds: 2, P99Seconds: 60, Done: 2, Of: 4}
+	want := Result{Seconds: 60, P50Seconds: 2, P99Seconds: 60, FirstSeconds: 1, Done: 2, Of: 4}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
@@ -80,15 +80,33 @@ func TestWhatWasNotDoneInTimeCountsWithTheLimit(t *testing.T) {
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
+	samples{of: 1, pending: seconds(60)}.into(&r, time.Minute)
+	if r.FirstSeconds != 0 {
+		t.Errorf("the first of none was done after %v s", r.FirstSeconds)
+	}
+}
+
+func TestTheNinetyNinthPercentileOfALargeClusterIsNotItsMaximum(t *testing.T) {
+	for services, want := range map[int]int{200: 20, 2000: 100} {
+		w := &world{setup: setup{services: services}}
+		if got := w.newServiceCount(); got != want {
+			t.Errorf("with %d load balancers %d Services are made, want %d", services, got, want)
+		}
+	}
+	times := make([]time.Duration, 100)
+	times[99] = time.Hour
+	if got := percentile(times, 99); got != 0 {
+		t.Errorf("one of a hundred that waits long makes the percentile %s", got)
+	}
 }
 
 // figuresOfABench are results as a bench has them.
 var figuresOfABench = []Result{
 	{Scenario: "join", Implementation: "upstream", Nodes: 5000, Throttled: true, Seconds: 300, P50Seconds: 251.2, P99Seconds: 300,
 		CloudCalls: 2100, APIWrites: 6150, CPUSeconds: 31.2, MaxRSSBytes: 190 << 20, Done: 2010, Of: 5000, EventWrites: 2000},
-	{Scenario: "join", Implementation: "ours", Nodes: 5000, Throttled: true, Seconds: 14.2, P50Seconds: 7.01, P99Seconds: 12, CloudCalls: 21, APIWrites: 10000,
+	{Scenario: "join", Implementation: "ours", Nodes: 5000, Throttled: true, Seconds: 14.2, FirstSeconds: 0.9, P50Seconds: 7.01, P99Seconds: 12, CloudCalls: 21, APIWrites: 10000,
 		CPUSeconds: 12.3, MaxRSSBytes: 150 << 20, Complete: true, Done: 5000, Of: 5000},
-	{Scenario: oneNode, Implementation: "ours", Nodes: 500, Services: 200, Seconds: 0.62, P50Seconds: 0.4, P99Seconds: 0.61, CloudCalls: 201, APIWrites: 0,
+	{Scenario: oneNode, Implementation: "ours", Nodes: 500, Services: 200, Seconds: 0.62, FirstSeconds: 0.21, P50Seconds: 0.4, P99Seconds: 0.61, CloudCalls: 201, APIWrites: 0,
 		CPUSeconds: 0.05, MaxRSSBytes: 80 << 20, Complete: true, Done: 200, Of: 200, MutatingCalls: 200, MostPerObject: 1},
 	{Scenario: "steady", Implementation: "ours", Nodes: 5000, Seconds: 60, CloudCalls: 6, APIWrites: 1, CPUSeconds: 1.1, MaxRSSBytes: 108 << 20, Complete: true},
 }

@@ -21,10 +21,19 @@ const (
 // How much churns: new Services, and nodes that are replaced in batches. A small cluster replaces a fifth of its nodes
 // at most.
 const (
-	newServiceCount = 20
+	newServicesSpan = 20 // the time in which they are made, in pauses between two nodes
 	replacedCount   = 100
 	replacedBatch   = 10
 )
+
+// newServiceCount is how many Services are made. Of a hundred, the 99th percentile is not the longest. They are made in
+// the time of the twenty of a small cluster, in which the load balancers are being changed.
+func (w *world) newServiceCount() int {
+	if w.services >= 1000 {
+		return 100
+	}
+	return newServicesSpan
+}
 
 // churn measures what a cluster notices while its load balancers are changed: Services that are made in the middle of
 // an update of all others, and nodes that are replaced in rolling batches, as an upgrade of the cluster does.
@@ -62,15 +71,17 @@ func (w *world) measureNewServices(ctx context.Context, m *manager, r *Result) e
 		return err
 	}
 	made, served := map[string]time.Time{}, map[string]time.Time{}
+	count := w.newServiceCount()
+	apart := newServicesSpan * w.options.pauses.between / time.Duration(count)
 	create := func(i int) error {
-		s := loadBalanced(fmt.Sprintf("new-%02d", i))
+		s := loadBalanced(fmt.Sprintf("new-%03d", i))
 		s.Labels = map[string]string{"bench": "new"}
 		made[s.Name] = time.Now()
 		_, err := w.client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, s, metav1.CreateOptions{})
 		return err
 	}
 	_, err = poll(ctx, m, 20*time.Millisecond, w.options.Limit, func() (bool, error) {
-		if n := len(made); n < newServiceCount && !time.Now().Before(start.Add(time.Duration(n)*w.options.pauses.between)) {
+		if n := len(made); n < count && !time.Now().Before(start.Add(time.Duration(n)*apart)) {
 			if err := create(n); err != nil {
 				return false, fmt.Errorf("creating a service: %w", err)
 			}
@@ -86,13 +97,13 @@ func (w *world) measureNewServices(ctx context.Context, m *manager, r *Result) e
 				served[s.Name] = time.Now()
 			}
 		}
-		return len(served) == newServiceCount, nil
+		return len(served) == count, nil
 	})
 	if err != nil {
 		return err
 	}
 	s := samplesOf(made, served)
-	s.of = newServiceCount // the limit may come before the last was made
+	s.of = count // the limit may come before the last was made
 	s.into(r, w.options.Limit)
 	if _, _, err := begin.quiet(ctx, w.options.pauses.idle, w.options.Limit); err != nil {
 		return err

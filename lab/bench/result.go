@@ -24,7 +24,9 @@ type Result struct {
 	// others had been waiting when the limit came.
 	P50Seconds float64 `json:"p50Seconds"`
 	P99Seconds float64 `json:"p99Seconds"`
-	CloudCalls int     `json:"cloudCalls"`
+	// FirstSeconds is the least of these times: until the first object was done. It is 0 where none was.
+	FirstSeconds float64 `json:"firstSeconds,omitzero"`
+	CloudCalls   int     `json:"cloudCalls"`
 	// APIWrites are the requests that changed, or tried to change, something in the API: events count, renewals of leases
 	// do not.
 	APIWrites   int     `json:"apiWrites"`
@@ -88,6 +90,10 @@ func (s samples) into(r *Result, limit time.Duration) {
 		}
 	}
 	slices.Sort(all)
+	r.FirstSeconds = 0
+	if len(s.times) > 0 {
+		r.FirstSeconds = slices.Min(s.times).Seconds()
+	}
 	r.P50Seconds, r.P99Seconds = percentile(all, 50).Seconds(), percentile(all, 99).Seconds()
 }
 

@@ -58,6 +58,12 @@ var figures = []figure{
 		format: func(r Result) string { return bound(r, r.Complete, r.Seconds) },
 	},
 	{
+		title:  "first s",
+		has:    func(r Result) bool { return r.sampled() && r.Done > 0 },
+		value:  func(r Result) float64 { return r.FirstSeconds },
+		format: func(r Result) string { return decimal(r.FirstSeconds) },
+	},
+	{
 		title:  "p50 s",
 		has:    Result.sampled,
 		value:  func(r Result) float64 { return r.P50Seconds },
