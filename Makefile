@@ -195,7 +195,7 @@ bench: bench-programs ## Measure our manager next to upstream's and write out/be
 
 .PHONY: bench-short
 bench-short: bench-programs ## Measure the short form of the bench in ten minutes, and write its ratios into docs/reference/bench.md
-	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-short --throttle off --nodes 300 --rounds 2 --window 30s \
+	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-short --throttle off --nodes 300 --rounds 2 --window $(or $(WINDOW),30s) \
 		--scenario join,services,vanished,steady,handover-planned,handover-crash \
 		--page $(CURDIR)/docs/reference/bench.md --commit $$(git describe --always --dirty --exclude '*')
 
@@ -251,7 +251,7 @@ WAVE     ?= 20
 
 .PHONY: bench-large
 bench-large: bench-programs ## Measure 15,000 nodes and 2,000 load balancers next to tuned upstream, and write the ratios into docs/reference/bench.md
-	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-large --throttle off --nodes 15000 --services 2000 --window 3m --limit 15m \
+	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-large --throttle off --nodes 15000 --services 2000 --window $(or $(WINDOW),3m) --limit 15m \
 		--implementations upstream-tuned,ours --scenario join,services,churn,zone-lost,steady \
 		--page $(CURDIR)/docs/reference/bench.md --page-target bench-large --commit $$(git describe --always --dirty --exclude '*')
 

@@ -102,13 +102,14 @@ func TestTheNinetyNinthPercentileOfALargeClusterIsNotItsMaximum(t *testing.T) {
 
 // figuresOfABench are results as a bench has them.
 var figuresOfABench = []Result{
-	{Scenario: "join", Implementation: "upstream", Nodes: 5000, Throttled: true, Seconds: 300, P50Seconds: 251.2, P99Seconds: 300,
+	{Scenario: "join", Implementation: "upstream", Nodes: 5000, Throttled: true, Seconds: 300, FirstSeconds: 0.31, P50Seconds: 251.2, P99Seconds: 300,
 		CloudCalls: 2100, APIWrites: 6150, CPUSeconds: 31.2, MaxRSSBytes: 190 << 20, Done: 2010, Of: 5000, EventWrites: 2000},
 	{Scenario: "join", Implementation: "ours", Nodes: 5000, Throttled: true, Seconds: 14.2, FirstSeconds: 0.9, P50Seconds: 7.01, P99Seconds: 12, CloudCalls: 21, APIWrites: 10000,
 		CPUSeconds: 12.3, MaxRSSBytes: 150 << 20, Complete: true, Done: 5000, Of: 5000},
 	{Scenario: oneNode, Implementation: "ours", Nodes: 500, Services: 200, Seconds: 0.62, FirstSeconds: 0.21, P50Seconds: 0.4, P99Seconds: 0.61, CloudCalls: 201, APIWrites: 0,
 		CPUSeconds: 0.05, MaxRSSBytes: 80 << 20, Complete: true, Done: 200, Of: 200, MutatingCalls: 200, MostPerObject: 1},
-	{Scenario: "steady", Implementation: "ours", Nodes: 5000, Seconds: 60, CloudCalls: 6, APIWrites: 1, CPUSeconds: 1.1, MaxRSSBytes: 108 << 20, Complete: true},
+	{Scenario: steadyStart, Implementation: "ours", Nodes: 5000, Seconds: 1.4, CloudCalls: 5, APIWrites: 1, CPUSeconds: 0.9, MaxRSSBytes: 108 << 20, Complete: true},
+	{Scenario: steadyWindow, Implementation: "ours", Nodes: 5000, Seconds: 60, CorePercent: 0.35, CloudCalls: 6, APIWrites: 1, CPUSeconds: 1.1, MaxRSSBytes: 108 << 20, Complete: true},
 }
 
 func golden(t *testing.T, name string, got []byte) {
@@ -179,7 +180,7 @@ func TestResultsAreKeptUntilTheyAreMeasuredAgain(t *testing.T) {
 	again.CloudCalls = 20
 	other := Result{Scenario: "join", Implementation: "upstream", Nodes: 1000}
 	got := Merge(earlier, []Result{again, other})
-	if diff := cmp.Diff([]Result{other, figuresOfABench[0], again, figuresOfABench[2], figuresOfABench[3]}, got); diff != "" {
+	if diff := cmp.Diff([]Result{other, figuresOfABench[0], again, figuresOfABench[2], figuresOfABench[3], figuresOfABench[4]}, got); diff != "" {
 		t.Errorf("merged results (-want +got):\n%s", diff)
 	}
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
@@ -332,6 +333,20 @@ func TestTwentyNodesMayChangeALoadBalancerTwice(t *testing.T) {
 	}
 }
 
+func TestTheShareOfACoreIsOfTheWindowAlone(t *testing.T) {
+	if got := corePercent(3*time.Second, 3600*time.Millisecond, time.Minute); got < 0.999 || got > 1.001 {
+		t.Errorf("0.6 s of CPU in a minute are %v%% of a core, want 1", got)
+	}
+	window := Result{Scenario: steadyWindow, Seconds: 60, CPUSeconds: 0.6, CorePercent: 1}
+	if got := figureOf("% of a core").text(window); got != "1.00" {
+		t.Errorf("the table shows %q", got)
+	}
+	start := Result{Scenario: steadyStart, Seconds: 2, CPUSeconds: 3}
+	if start.watched() || figureOf("% of a core").text(start) != "-" || figureOf("seconds").text(start) != "> 2.00" {
+		t.Errorf("a start that was not over within the limit is shown as %q s, %q of a core", figureOf("seconds").text(start), figureOf("% of a core").text(start))
+	}
+}
+
 func TestAPageGetsTheResultsBetweenItsMarks(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "bench.md")
 	write := func(text string) {
@@ -387,7 +402,8 @@ var minimalWork = map[string]work{
 	"vanished":                 {done: 1, calls: 1, writes: 1},
 	"zone-lost":                {done: 1},
 	"parked":                   {done: 4},
-	"steady":                   {calls: 1},
+	steadyStart:                {calls: 1},
+	steadyWindow:               {},
 	"handover-planned":         {done: 1, calls: 1, writes: 1},
 	"handover-crash":           {done: 1, calls: 1, writes: 1},
 	"handover-crash-migration": {done: 1, calls: 1, writes: 1},
@@ -408,7 +424,8 @@ var mostWork = map[string]work{
 	"routes-failing":           {calls: 14, writes: 12},
 	"vanished":                 {calls: 6, writes: 4},
 	"parked":                   {calls: 6, writes: 2},
-	"steady":                   {calls: 5, writes: 2},
+	steadyStart:                {calls: 5, writes: 2},
+	steadyWindow:               {calls: 5, writes: 2},
 	"handover-planned":         {calls: 6, writes: 6},
 	"handover-crash":           {calls: 6, writes: 6},
 	"handover-crash-migration": {calls: 6, writes: 6},

@@ -161,7 +161,13 @@ func parked(ctx context.Context, w *world) ([]Result, error) {
 	return w.observe(ctx, begin, len(s.times), s.of)
 }
 
-// steady measures what a cluster costs in which nothing happens.
+// The results of the scenario steady: the start, and what follows.
+const (
+	steadyStart  = "steady-start"
+	steadyWindow = "steady"
+)
+
+// steady measures what a manager costs in a cluster in which nothing happens: its start, and then a window of time.
 func steady(ctx context.Context, w *world) ([]Result, error) {
 	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
 		return nil, err
@@ -181,7 +187,7 @@ func steady(ctx context.Context, w *world) ([]Result, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	beating, stop := context.WithCancel(ctx)
 	g.Go(func() error { return w.heartbeat(beating, w.nodes) })
-	results, err := w.observe(ctx, begin, 0, 0)
+	results, err := w.observeSteady(ctx, begin)
 	stop()
 	if beats := g.Wait(); err == nil {
 		err = beats
@@ -189,19 +195,53 @@ func steady(ctx context.Context, w *world) ([]Result, error) {
 	return results, err
 }
 
+// observeSteady measures what a manager does until it is quiet, and from then on for the window. A manager that is not
+// quiet within the limit is watched all the same: it never is.
+func (w *world) observeSteady(ctx context.Context, begin *interval) ([]Result, error) {
+	seen, quiet, err := begin.quiet(ctx, w.options.pauses.idle, w.options.Limit)
+	if err != nil {
+		return nil, err
+	}
+	start := w.result(steadyStart)
+	start.Complete, start.Seconds = quiet, max(seen.last.Sub(begin.manager.started), 0).Seconds()
+	if err := begin.into(&start); err != nil {
+		return nil, err
+	}
+	after, err := w.from(begin.manager)
+	if err != nil {
+		return nil, err
+	}
+	results, err := w.observe(ctx, after, 0, 0)
+	return append([]Result{start}, results...), err
+}
+
 // observe watches a manager for the window.
 func (w *world) observe(ctx context.Context, begin *interval, done, of int) ([]Result, error) {
 	never := func() (bool, error) { return false, nil }
+	before, err := begin.manager.Usage()
+	if err != nil {
+		return nil, err
+	}
 	start := time.Now()
 	if _, err := poll(ctx, begin.manager, 100*time.Millisecond, w.options.Window, never); err != nil {
 		return nil, err
 	}
+	after, err := begin.manager.Usage()
+	if err != nil {
+		return nil, err
+	}
 	r := w.result(w.scenario.name)
 	r.Seconds, r.Done, r.Of, r.Complete = time.Since(start).Seconds(), done, of, done == of
+	r.CorePercent = corePercent(before.CPU, after.CPU, time.Since(start))
 	if err := begin.into(&r); err != nil {
 		return nil, err
 	}
 	return []Result{r}, nil
+}
+
+// corePercent returns which share of a core a process used over a time.
+func corePercent(before, after, over time.Duration) float64 {
+	return 100 * (after - before).Seconds() / over.Seconds()
 }
 
 // routes measures how nodes get their routes that have none when the manager starts.

@@ -43,6 +43,8 @@ type Result struct {
 	MostPerObject int `json:"mostPerObject,omitzero"`
 	// BusySeconds is from becoming the leader to the last call or write, of a process that takes over.
 	BusySeconds float64 `json:"busySeconds,omitzero"`
+	// CorePercent is which share of a core the manager used, of a state that is watched: in the window alone.
+	CorePercent float64 `json:"corePercent,omitzero"`
 }
 
 // samples are the times of single objects.
@@ -164,7 +166,7 @@ func (r Result) scenario() int {
 // watched reports whether its seconds are those of the window and say nothing about the implementation.
 func (r Result) watched() bool {
 	i := r.scenario()
-	return i >= 0 && scenarios[i].watched
+	return i >= 0 && scenarios[i].watched && r.Scenario == scenarios[i].name // and no start before it
 }
 
 // sampled reports whether there are times of single objects.

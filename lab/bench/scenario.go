@@ -59,8 +59,14 @@ var scenarios = []scenario{
 		nodes: []int{5000}, watched: true, measure: zoneLost},
 	{name: "parked", does: "nodes whose instances are shut down, watched for a while",
 		nodes: []int{100}, watched: true, measure: parked},
-	{name: "steady", does: "nothing changes but the nodes' heartbeats, watched for a while from the start of the process",
-		nodes: []int{5000}, watched: true, measure: steady},
+	{
+		name:    steadyWindow,
+		does:    "nothing changes but the nodes' heartbeats: from the start of the process until it is quiet, then watched for a while",
+		nodes:   []int{5000},
+		watched: true,
+		parts:   []string{steadyStart, steadyWindow},
+		measure: steady,
+	},
 	{
 		name:    "handover-planned",
 		does:    "the leader gets a SIGTERM while another process stands by; until that one has its leases and initialises a node",

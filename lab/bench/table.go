@@ -90,6 +90,12 @@ var figures = []figure{
 		value:  func(r Result) float64 { return r.CPUSeconds },
 		format: func(r Result) string { return decimal(r.CPUSeconds) },
 	},
+	{
+		title:  "% of a core",
+		has:    Result.watched,
+		value:  func(r Result) float64 { return r.CorePercent },
+		format: func(r Result) string { return decimal(r.CorePercent) },
+	},
 	{title: "RSS MiB",
 		value:  func(r Result) float64 { return float64(r.MaxRSSBytes) / (1 << 20) },
 		format: func(r Result) string { return strconv.FormatInt(r.MaxRSSBytes>>20, 10) }},
