@@ -252,7 +252,9 @@ WAVE     ?= 20
 .PHONY: bench-large
 bench-large: bench-programs ## Measure 15,000 nodes and 2,000 load balancers next to tuned upstream, and write the ratios into docs/reference/bench.md
 	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-large --throttle off --nodes 15000 --services 2000 --window $(or $(WINDOW),3m) --limit 15m \
-		--implementations upstream-tuned,ours --scenario join,services,churn,zone-lost,steady \
+		--implementations upstream-tuned,ours --scenario join,services,churn,zone-lost
+	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-large --keep --throttle off --nodes 5000,15000 --window $(or $(WINDOW),3m) --limit 15m \
+		--implementations upstream-tuned,ours --scenario steady \
 		--page $(CURDIR)/docs/reference/bench.md --page-target bench-large --commit $$(git describe --always --dirty --exclude '*')
 
 .PHONY: bench-fleet

@@ -27,8 +27,9 @@ type Options struct {
 	Scenarios []string
 	// Implementations are the names of the implementations to compare. Default: all that a scenario is for.
 	Implementations []string
-	// Nodes and Services replace a scenario's own sizes.
-	Nodes, Services int
+	// Nodes and Services replace a scenario's own sizes. Each number of nodes is measured by itself.
+	Nodes    []int
+	Services int
 	// Throttle says with which clouds to measure: on, off, or both, where a scenario tries both. Default: both.
 	Throttle string
 	// Limit ends a measurement that takes longer; it is reported with what was done by then. Default: 5 minutes.
@@ -110,7 +111,10 @@ func (o Options) validate() error {
 	known("scenario", o.Scenarios, ScenarioNames())
 	known("implementation", o.Implementations, ImplementationNames())
 	known("throttle", []string{o.Throttle}, []string{ThrottleOn, ThrottleOff, ThrottleBoth})
-	if o.Nodes < 0 || o.Services < 0 || o.Limit < 0 || o.Window < 0 || o.Rounds < 0 {
+	if slices.ContainsFunc(o.Nodes, func(n int) bool { return n < 1 }) {
+		errs = append(errs, fmt.Errorf("numbers of nodes are %v; each has to be 1 at least", o.Nodes))
+	}
+	if o.Services < 0 || o.Limit < 0 || o.Window < 0 || o.Rounds < 0 {
 		errs = append(errs, errors.New("a negative size, limit, window or number of rounds was asked for"))
 	}
 	return errors.Join(errs...)
@@ -172,8 +176,8 @@ func plan(o Options) []setup {
 			continue
 		}
 		sizes := s.nodes
-		if o.Nodes > 0 {
-			sizes = []int{o.Nodes}
+		if len(o.Nodes) > 0 {
+			sizes = o.Nodes
 		}
 		services := s.services
 		if services > 0 && o.Services > 0 {

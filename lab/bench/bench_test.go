@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"flag"
@@ -206,13 +207,16 @@ func TestThePlanPutsSideBySideWhatIsCompared(t *testing.T) {
 			"join, upstream, 1000 nodes, throttled", "join, ours, 1000 nodes, throttled",
 			"join, upstream, 5000 nodes, throttled", "join, ours, 5000 nodes, throttled",
 		}},
-		{"sizes of one's own", Options{Scenarios: []string{"services"}, Nodes: 3, Services: 2, Throttle: ThrottleBoth}, []string{
+		{"sizes of one's own", Options{Scenarios: []string{"services"}, Nodes: []int{3}, Services: 2, Throttle: ThrottleBoth}, []string{
 			"services, upstream, 3 nodes, 2 services", "services, upstream-tuned, 3 nodes, 2 services", "services, ours, 3 nodes, 2 services",
 			"services, upstream, 3 nodes, 2 services, throttled", "services, upstream-tuned, 3 nodes, 2 services, throttled",
 			"services, ours, 3 nodes, 2 services, throttled",
 		}},
 		{"what has to do with the lease alone", Options{Scenarios: []string{"handover-planned"}, Throttle: ThrottleBoth}, []string{
 			"handover-planned, upstream, 10 nodes", "handover-planned, ours, 10 nodes",
+		}},
+		{"several sizes", Options{Scenarios: []string{"steady"}, Nodes: []int{50, 150}, Throttle: ThrottleOff, Implementations: []string{"ours"}}, []string{
+			"steady, ours, 50 nodes", "steady, ours, 150 nodes",
 		}},
 		{"what is never throttled", Options{Scenarios: []string{"steady"}, Throttle: ThrottleOn}, nil},
 	} {
@@ -227,9 +231,9 @@ func TestThePlanPutsSideBySideWhatIsCompared(t *testing.T) {
 }
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
-	_, err := Run(t.Context(), Options{Scenarios: []string{"jion"}, Implementations: []string{"theirs"}, Throttle: "some", Nodes: -1}, nil)
+	_, err := Run(t.Context(), Options{Scenarios: []string{"jion"}, Implementations: []string{"theirs"}, Throttle: "some", Nodes: []int{-1}, Services: -1}, nil)
 	for _, part := range []string{
-		"path of sim-cloud-controller-manager", `scenario "jion" is none of join,`, `implementation "theirs"`, `throttle "some"`, "negative",
+		"path of sim-cloud-controller-manager", `scenario "jion" is none of join,`, `implementation "theirs"`, `throttle "some"`, "negative", "numbers of nodes are [-1]",
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error is %v, want %q in it", err, part)
@@ -269,7 +273,7 @@ func TestEveryScenarioCountsTheWork(t *testing.T) {
 }
 
 func smoke(t *testing.T, s scenario, o Options) {
-	o.Nodes, o.Services, o.Throttle, o.Rounds, o.Dir = 4, 2, ThrottleOff, 1, t.TempDir()
+	o.Nodes, o.Services, o.Throttle, o.Rounds, o.Dir = []int{4}, 2, ThrottleOff, 1, t.TempDir()
 	o.Limit, o.Window = 4*time.Minute, 10*time.Second // on a busy machine a manager gets little done in a short window
 	o.pauses = pauses{start: time.Second, idle: 2 * time.Second, standby: time.Second, between: 50 * time.Millisecond}
 	o.flags = []string{"--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=7s", "--leader-elect-retry-period=500ms"}
@@ -344,6 +348,35 @@ func TestTheShareOfACoreIsOfTheWindowAlone(t *testing.T) {
 	start := Result{Scenario: steadyStart, Seconds: 2, CPUSeconds: 3}
 	if start.watched() || figureOf("% of a core").text(start) != "-" || figureOf("seconds").text(start) != "> 2.00" {
 		t.Errorf("a start that was not over within the limit is shown as %q s, %q of a core", figureOf("seconds").text(start), figureOf("% of a core").text(start))
+	}
+}
+
+func TestTheMemoryOfANodeIsSaidWhereItCanBe(t *testing.T) {
+	small := Result{Scenario: steadyWindow, Implementation: oursName, Nodes: 5000, MaxRSSBytes: 60 << 20}
+	large := Result{Scenario: steadyWindow, Implementation: oursName, Nodes: 15000, MaxRSSBytes: 60<<20 + 10000*6<<10}
+	other := Result{Scenario: steadyWindow, Implementation: upstreamName, Nodes: 5000, MaxRSSBytes: 125 << 20}
+	start := Result{Scenario: steadyStart, Implementation: oursName, Nodes: 15000, MaxRSSBytes: 1}
+	want := "steady, ours: the memory grows by 6.00 KiB a node, from 5000 to 15000 nodes"
+	if got := growths([]Result{small, other, start, large}); len(got) != 1 || got[0] != want {
+		t.Errorf("it is said %q, want %q", got, want)
+	}
+	if got := markdown([]Result{small, large}); !strings.HasSuffix(got, "|\n\n- "+want+"\n") {
+		t.Errorf("the page does not end with it:\n%s", got)
+	}
+	var table strings.Builder
+	if err := WriteTable(&table, []Result{small, large}); err != nil || !strings.Contains(table.String(), want) {
+		t.Errorf("the table lacks it, error %v:\n%s", err, table.String())
+	}
+}
+
+func TestNodesAreAsLargeAsThoseOfKubelets(t *testing.T) {
+	n := settled(12345)
+	if len(n.Status.Images) != 50 || len(n.Annotations) < 3 || n.Status.NodeInfo.SystemUUID == settled(1).Status.NodeInfo.SystemUUID {
+		t.Errorf("a node has %d images, annotations %v, UUID %s", len(n.Status.Images), n.Annotations, n.Status.NodeInfo.SystemUUID)
+	}
+	data, err := json.Marshal(n)
+	if err != nil || len(data) < 8<<10 || len(data) > 24<<10 {
+		t.Errorf("a node is %d bytes, %v", len(data), err)
 	}
 }
 

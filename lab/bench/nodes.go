@@ -8,10 +8,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/simcloud"
 	"github.com/transplant-dev/transplant/lab/simcloud/api"
 )
@@ -43,12 +45,21 @@ func instance(place int) api.Instance {
 
 func nodeName(place int) string { return fmt.Sprintf("node-%05d", place) }
 
-// fresh is the Node as a kubelet with an external cloud provider registers it.
+// fresh is the Node as a kubelet with an external cloud provider registers it, and has written it since: with as many
+// images as it reports at most. What a manager keeps of them is a part of its memory.
 func fresh(place int) *corev1.Node {
 	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName(place), Labels: map[string]string{
-			corev1.LabelHostname: nodeName(place), corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: nodeName(place),
+			Labels: map[string]string{
+				corev1.LabelHostname: nodeName(place), corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+			},
+			Annotations: map[string]string{
+				"csi.volume.kubernetes.io/nodeid":                        fmt.Sprintf(`{"csi.sim.example":"i-%05d"}`, place),
+				"node.alpha.kubernetes.io/ttl":                           "0",
+				"volumes.kubernetes.io/controller-managed-attach-detach": "true",
+			},
+		},
 		Spec: corev1.NodeSpec{
 			Taints: []corev1.Taint{
 				{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
@@ -57,7 +68,22 @@ func fresh(place int) *corev1.Node {
 			PodCIDRs: []string{podCIDR(place)},
 		},
 		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady")},
+			Capacity:        resources("8", "32Gi"),
+			Allocatable:     resources("7910m", "29Gi"),
+			Conditions:      []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady")},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
+			NodeInfo: corev1.NodeSystemInfo{
+				MachineID:               fmt.Sprintf("%032x", place),
+				SystemUUID:              fmt.Sprintf("00000000-0000-4000-8000-%012x", place),
+				BootID:                  fmt.Sprintf("00000000-0000-4000-9000-%012x", place),
+				KernelVersion:           "6.1.0-31-amd64",
+				OSImage:                 "Debian GNU/Linux 12 (bookworm)",
+				OperatingSystem:         "linux",
+				Architecture:            "amd64",
+				ContainerRuntimeVersion: "containerd://1.7.27",
+				KubeletVersion:          apiserver.DefaultVersion,
+			},
+			Images: images,
 		},
 	}
 	for _, kind := range []corev1.NodeConditionType{
@@ -66,6 +92,25 @@ func fresh(place int) *corev1.Node {
 		n.Status.Conditions = append(n.Status.Conditions, condition(kind, corev1.ConditionFalse, "KubeletHasEnough"))
 	}
 	return n
+}
+
+// images are as many as a kubelet reports: 50, each by its digest and by a tag.
+var images = func() (all []corev1.ContainerImage) {
+	for i := range 50 {
+		repository := fmt.Sprintf("registry.example/team-%02d/service-%03d", i%7, i)
+		names := []string{fmt.Sprintf("%s@sha256:%064x", repository, i), repository + ":v1.24.7"}
+		all = append(all, corev1.ContainerImage{Names: names, SizeBytes: int64(i+1) << 20})
+	}
+	return all
+}()
+
+func resources(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse(cpu),
+		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+		corev1.ResourceMemory:           resource.MustParse(memory),
+		corev1.ResourcePods:             resource.MustParse("110"),
+	}
 }
 
 func podCIDR(place int) string { return fmt.Sprintf("10.%d.%d.0/24", place/256, place%256) }

@@ -58,6 +58,12 @@ func markdown(results []Result) string {
 			writeRow(&b, cells)
 		}
 	}
+	for i, line := range growths(results) {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
 	return b.String()
 }
 

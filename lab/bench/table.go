@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -165,15 +167,52 @@ func WriteTable(w io.Writer, results []Result) error {
 			for _, f := range figures {
 				cells = append(cells, f.text(r), ratio(f, r, base))
 			}
-			cells = append(cells, done(r), strconv.Itoa(r.MutatingCalls), strconv.Itoa(r.ThrottledCalls), strconv.Itoa(r.EventWrites))
+			cells = append(cells,
+				done(r), strconv.Itoa(r.MutatingCalls), strconv.Itoa(r.ThrottledCalls), strconv.Itoa(r.EventWrites))
 			fmt.Fprintln(t, strings.Join(cells, "\t"))
 		}
 		fmt.Fprintln(t)
+	}
+	for _, line := range growths(results) {
+		fmt.Fprintln(t, line)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing table: %w", err)
 	}
 	return nil
+}
+
+// growths writes by how much the memory of a watched manager grows with each node, where it was measured with clusters
+// of several sizes.
+func growths(results []Result) (lines []string) {
+	type series struct {
+		scenario, implementation string
+		services                 int
+		throttled                bool
+	}
+	var order []series
+	of := map[series][]Result{}
+	for _, r := range results {
+		if !r.watched() {
+			continue
+		}
+		s := series{r.Scenario, r.Implementation, r.Services, r.Throttled}
+		if of[s] == nil {
+			order = append(order, s)
+		}
+		of[s] = append(of[s], r)
+	}
+	for _, s := range order {
+		smaller := func(a, b Result) int { return cmp.Compare(a.Nodes, b.Nodes) }
+		least, most := slices.MinFunc(of[s], smaller), slices.MaxFunc(of[s], smaller)
+		if least.Nodes == most.Nodes {
+			continue
+		}
+		kib := float64(most.MaxRSSBytes-least.MaxRSSBytes) / 1024 / float64(most.Nodes-least.Nodes)
+		lines = append(lines, fmt.Sprintf("%s, %s: the memory grows by %s KiB a node, from %d to %d nodes",
+			s.scenario, s.implementation, decimal(kib), least.Nodes, most.Nodes))
+	}
+	return lines
 }
 
 // done writes how many of how many samples there are.

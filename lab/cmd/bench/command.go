@@ -21,6 +21,9 @@ const example = `  # Everything: more than an hour.
   # One scenario with one size, ours next to upstream's defaults.
   bench --scenario join --nodes 1000 --implementations upstream,ours
 
+  # The memory that a node costs.
+  bench --scenario steady --nodes 5000,15000
+
   # The steady state for as long as the figures of the documentation were taken.
   bench --scenario steady --window 10m`
 
@@ -63,7 +66,12 @@ func newCommand() *cobra.Command {
 		nil,
 		"implementations to compare (default: all): "+strings.Join(bench.ImplementationNames(), ", "),
 	)
-	f.IntVar(&s.Nodes, "nodes", 0, "number of nodes (default: each scenario's own)")
+	f.IntSliceVar(
+		&s.Nodes,
+		"nodes",
+		nil,
+		"numbers of nodes, each measured by itself (default: each scenario's own); with several, steady shows how its memory grows",
+	)
 	f.IntVar(&s.Services, "services", 0, "number of load balancers, where a scenario has some (default: its own)")
 	f.StringVar(&s.Throttle, "throttle", bench.ThrottleBoth, "clouds to measure with: on, off or both")
 	f.DurationVar(&s.Limit, "limit", 0, "end of a measurement that takes longer (default 5m)")

@@ -33,6 +33,7 @@ func TestTheProgramSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		"no manager":              {nil, "is not a program; `make bench` builds it"},
 		"an unknown scenario":     {[]string{"--manager", program, "--scenario", "jion", "--out", dir}, `scenario "jion" is none of join`},
 		"a page without a commit": {[]string{"--manager", program, "--page", "bench.md"}, "--page and --commit belong together"},
+		"a cluster without nodes": {[]string{"--manager", program, "--nodes", "5000,0", "--out", dir}, "numbers of nodes are [5000 0]"},
 		"an argument":             {[]string{"join"}, "unknown command"},
 		"results that are broken": {[]string{"--manager", program, "--keep", "--out", damaged}, "reading results from"},
 	} {
