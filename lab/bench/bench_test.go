@@ -351,6 +351,37 @@ func TestTheShareOfACoreIsOfTheWindowAlone(t *testing.T) {
 	}
 }
 
+func TestAListOfMembersIsJudgedOnce(t *testing.T) {
+	asked := 0
+	v := newVerdicts(func(members []string) bool {
+		asked++
+		return hasAll(members, []string{"b", "d"}) && hasNone(members, []string{"a", "z"})
+	})
+	good, bad, old := []string{"b", "c", "d"}, []string{"b", "c"}, []string{"a", "b", "d"}
+	for range 3 {
+		if !v.isGood(good) || v.isGood(bad) || v.isGood(old) {
+			t.Errorf("the lists are judged %t, %t, %t", v.isGood(good), v.isGood(bad), v.isGood(old))
+		}
+	}
+	if asked != 3 {
+		t.Errorf("three lists were judged %d times", asked)
+	}
+	if v.isGood(nil) {
+		t.Error("a load balancer without members passes")
+	}
+	changed := slices.Clone(bad) // as the cloud has it after a change
+	if changed = append(changed, "d"); !v.isGood(changed) {
+		t.Error("a new list is not judged by itself")
+	}
+}
+
+func TestALargeClusterMayTakeLongerToPrepare(t *testing.T) {
+	small, large := &world{setup: setup{nodes: 10}}, &world{setup: setup{nodes: 15000, services: 2000}}
+	if s, l := small.preparing(), large.preparing(); s > 6*time.Minute || l < 20*time.Minute || l > time.Hour {
+		t.Errorf("preparing may take %s and %s", s, l)
+	}
+}
+
 func TestTheMemoryOfANodeIsSaidWhereItCanBe(t *testing.T) {
 	small := Result{Scenario: steadyWindow, Implementation: oursName, Nodes: 5000, MaxRSSBytes: 60 << 20}
 	large := Result{Scenario: steadyWindow, Implementation: oursName, Nodes: 15000, MaxRSSBytes: 60<<20 + 10000*6<<10}

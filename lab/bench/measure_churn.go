@@ -140,7 +140,7 @@ func (w *world) measureReplacedNodes(ctx context.Context, m *manager, r *Result)
 		}
 		next := lastAdded.Add(4 * w.options.pauses.between)
 		isNext := func() (bool, error) { return !time.Now().Before(next), nil }
-		if _, err := poll(ctx, m, 10*time.Millisecond, preparing, isNext); err != nil {
+		if _, err := poll(ctx, m, 10*time.Millisecond, w.preparing(), isNext); err != nil {
 			return err
 		}
 	}
@@ -148,23 +148,13 @@ func (w *world) measureReplacedNodes(ctx context.Context, m *manager, r *Result)
 	for place := range count {
 		there, gone = append(there, instance(first+place).ProviderID), append(gone, instance(place).ProviderID)
 	}
-	behind := func() map[string]bool {
-		out := w.without(there)
-		for _, lb := range w.cloud.State().LoadBalancers {
-			for _, id := range gone {
-				if _, found := slices.BinarySearch(lb.Members, id); found {
-					out[lb.Name] = true
-				}
-			}
-		}
-		return out
-	}
-	isDone := func() (bool, error) { return len(behind()) == 0, nil }
+	replaced := newVerdicts(func(members []string) bool { return hasAll(members, there) && hasNone(members, gone) })
+	isDone := func() (bool, error) { return len(w.behind(replaced)) == 0, nil }
 	if _, err := poll(ctx, m, 100*time.Millisecond, w.options.Limit, isDone); err != nil {
 		return err
 	}
-	s := w.memberships(begin, behind(), start, lastAdded)
-	s.of = len(w.cloud.State().LoadBalancers)
+	s := w.memberships(begin, w.behind(replaced), start, lastAdded)
+	s.of = len(w.cloud.LoadBalancers())
 	if _, _, err := begin.quiet(ctx, w.options.pauses.idle, w.options.Limit); err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (w *world) standby(ctx context.Context) (*manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Serves(ctx, preparing); err != nil {
+	if err := m.Serves(ctx, w.preparing()); err != nil {
 		return nil, err
 	}
 	_, err = poll(ctx, m, 100*time.Millisecond, w.options.pauses.standby, func() (bool, error) { return false, nil })

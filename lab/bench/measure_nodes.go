@@ -147,7 +147,7 @@ func parked(ctx context.Context, w *world) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := watch.wait(ctx, lost, m, preparing)
+	s, err := watch.wait(ctx, lost, m, w.preparing())
 	if err != nil {
 		return nil, err
 	}

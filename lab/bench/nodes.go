@@ -68,8 +68,8 @@ func fresh(place int) *corev1.Node {
 			PodCIDRs: []string{podCIDR(place)},
 		},
 		Status: corev1.NodeStatus{
-			Capacity:        resources("8", "32Gi"),
-			Allocatable:     resources("7910m", "29Gi"),
+			Capacity:        resourceList("8", "32Gi"),
+			Allocatable:     resourceList("7910m", "29Gi"),
 			Conditions:      []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady")},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
 			NodeInfo: corev1.NodeSystemInfo{
@@ -104,7 +104,7 @@ var images = func() (all []corev1.ContainerImage) {
 	return all
 }()
 
-func resources(cpu, memory string) corev1.ResourceList {
+func resourceList(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse(cpu),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),

@@ -50,16 +50,16 @@ func (w *world) working(ctx context.Context, m *manager) error {
 	if err != nil {
 		return err
 	}
-	s, err := watch.wait(ctx, created, m, preparing)
+	s, err := watch.wait(ctx, created, m, w.preparing())
 	if err != nil {
 		return err
 	}
 	if len(s.times) < s.of {
-		return fmt.Errorf("waiting for %s to initialise a first node: it did not within %s", m.Name(), preparing)
+		return fmt.Errorf("waiting for %s to initialise a first node: it did not within %s", m.Name(), w.preparing())
 	}
-	_, ok, err := begin.quiet(ctx, w.options.pauses.start, preparing)
+	_, ok, err := begin.quiet(ctx, w.options.pauses.start, w.preparing())
 	if err == nil && !ok {
-		err = fmt.Errorf("waiting for %s to be quiet: it was not within %s", m.Name(), preparing)
+		err = fmt.Errorf("waiting for %s to be quiet: it was not within %s", m.Name(), w.preparing())
 	}
 	return err
 }

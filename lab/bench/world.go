@@ -70,8 +70,11 @@ func (s setup) run(ctx context.Context, o Options) (results []Result, err error)
 	return results, nil
 }
 
-// preparing bounds what comes before a measurement, and waits for what every manager does within seconds.
-const preparing = 5 * time.Minute
+// preparing bounds what comes before a measurement, and waits for what every manager does within seconds. A large
+// cluster takes longer: a manager with the defaults of upstream makes 20 requests a second.
+func (w *world) preparing() time.Duration {
+	return 5*time.Minute + time.Duration(w.nodes)*50*time.Millisecond + time.Duration(w.services)*300*time.Millisecond
+}
 
 func (w *world) connect() (disconnect func(), err error) {
 	config, err := w.server.Config("bench")

@@ -39,6 +39,7 @@ type store struct {
 	balancers map[string]api.LoadBalancer
 	routes    map[string]api.Route
 	addresses int // given out to load balancers so far
+	recent    [][]string
 }
 
 func newStore() *store {
@@ -152,6 +153,7 @@ func (s *store) ensure(wanted *api.LoadBalancer) (api.Response, bool, error) {
 		s.address(&lb)
 	}
 	slices.Sort(lb.Members)
+	lb.Members = s.shared(lb.Members)
 	s.balancers[lb.Name] = lb
 	return api.Response{LoadBalancer: &lb}, !exists || !reflect.DeepEqual(old, lb), nil
 }
@@ -176,9 +178,27 @@ func (s *store) update(name string, members []string) (bool, error) {
 	if slices.Equal(lb.Members, members) {
 		return false, nil
 	}
-	lb.Members = members
+	lb.Members = s.shared(members)
 	s.balancers[name] = lb
 	return true, nil
+}
+
+// kept is how many lists of members are remembered to be shared.
+const kept = 8
+
+// shared returns a list of members that is equal, of those that were stored last. 2,000 load balancers of 15,000 members
+// each would take a gigabyte.
+func (s *store) shared(members []string) []string {
+	for _, list := range s.recent {
+		if slices.Equal(list, members) {
+			return list
+		}
+	}
+	s.recent = append(s.recent, members)
+	if len(s.recent) > kept {
+		s.recent = slices.Delete(s.recent, 0, 1)
+	}
+	return members
 }
 
 func (s *store) createRoute(route *api.Route) (bool, error) {
@@ -249,6 +269,12 @@ func (c Change) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (s *store) loadBalancers() []api.LoadBalancer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sorted(s.balancers)
 }
 
 func (s *store) state() State {
