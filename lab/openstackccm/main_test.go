@@ -32,10 +32,16 @@ func start(t *testing.T, o openstacksim.Options, more ...string) *fixture {
 	t.Helper()
 	sim := openstacksim.Start(o)
 	t.Cleanup(sim.Close)
+	return startOn(t, sim, sim.Config(more...))
+}
+
+// startOn is our provider on a simulated cloud, by a cloud config.
+func startOn(t *testing.T, sim *openstacksim.Cloud, config []byte) *fixture {
+	t.Helper()
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
 	t.Cleanup(transport.CloseIdleConnections)
 	clock := testclock.NewFakePassiveClock(time.Now())
-	cloud, err := openstack.Open(sim.Config(more...), openstack.Options{Client: client.Options{Next: transport}, Clock: clock})
+	cloud, err := openstack.Open(config, openstack.Options{Client: client.Options{Next: transport}, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

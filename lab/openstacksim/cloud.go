@@ -70,6 +70,8 @@ type Cloud struct {
 	before  []hook
 	octavia *octavia
 	neutron *neutron
+
+	credentials []credential
 }
 
 // hook is what happens before a request.

@@ -2,19 +2,47 @@ package openstacksim
 
 import (
 	"net/http"
+	"slices"
 	"time"
 )
 
-// identity is Keystone: tokens by password, of the one project.
+// credential is an application credential: it is of one user, and for the one project.
+type credential struct{ id, name, user, secret string }
+
+func unauthorized() *refusal {
+	return refuse(http.StatusUnauthorized, "error", "The request you have made requires authentication.")
+}
+
+// identity is Keystone: tokens by password or by an application credential, of the one project.
 func (c *Cloud) identity(in request) (answer, *refusal) {
 	if in.Method != http.MethodPost || template(in.path) != "auth/tokens" {
 		return answer{}, unknown(in)
 	}
-	user, _ := dig(in.body, "auth", "identity", "password", "user").(object)
-	name, _ := user["name"].(string)
-	password, _ := user["password"].(string)
-	if want, ok := c.users[name]; !ok || want != password {
-		return answer{}, refuse(http.StatusUnauthorized, "error", "The request you have made requires authentication.")
+	var (
+		name, method string
+		refused      *refusal
+	)
+	methods, _ := dig(in.body, "auth", "identity", "methods").([]any)
+	if len(methods) == 1 {
+		method, _ = methods[0].(string)
+	}
+	scoped := dig(in.body, "auth", "scope") != nil
+	switch method {
+	case "password":
+		name, refused = c.userOfPassword(in.body)
+	case "application_credential":
+		name, refused = c.userOfCredential(in.body)
+	default:
+		refused = unknown(in)
+	}
+	if refused != nil {
+		return answer{}, refused
+	}
+	if method == "application_credential" {
+		if scoped {
+			return answer{}, refuse(http.StatusUnauthorized, "error", "Application credentials cannot request a scope.")
+		}
+		scoped = true // the credential says for which project it is
 	}
 	token := "token-" + c.newID()
 	c.tokens[token] = true
@@ -30,7 +58,7 @@ func (c *Cloud) identity(in request) (answer, *refusal) {
 		}}
 	}
 	body := object{"token": object{
-		"methods": []string{"password"}, "expires_at": time.Now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05.000000Z"),
+		"methods": []string{method}, "expires_at": time.Now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05.000000Z"),
 		"issued_at": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"),
 		"user":      object{"id": "u-" + name, "name": name, "domain": object{"id": "default", "name": "Default"}},
 		"catalog": []object{
@@ -38,7 +66,7 @@ func (c *Cloud) identity(in request) (answer, *refusal) {
 			endpoint("network", "neutron", "/network"), endpoint("load-balancer", "octavia", "/load-balancer"),
 		},
 	}}
-	if dig(in.body, "auth", "scope", "project") != nil {
+	if scoped {
 		body["token"].(object)["project"] = object{
 			"id":     Project,
 			"name":   "demo",
@@ -46,6 +74,47 @@ func (c *Cloud) identity(in request) (answer, *refusal) {
 		} //nolint:forcetypeassert // made above
 	}
 	return answer{status: http.StatusCreated, body: body, header: map[string]string{"X-Subject-Token": token}}, nil
+}
+
+func (c *Cloud) userOfPassword(body object) (name string, refused *refusal) {
+	user, _ := dig(body, "auth", "identity", "password", "user").(object)
+	if want, ok := c.users[text(user, "name")]; !ok || want != text(user, "password") {
+		return "", unauthorized()
+	}
+	return text(user, "name"), nil
+}
+
+// userOfCredential takes the credential's ID, or its name with that of its user.
+func (c *Cloud) userOfCredential(body object) (name string, refused *refusal) {
+	given, _ := dig(body, "auth", "identity", "application_credential").(object)
+	user, _ := given["user"].(object)
+	for _, known := range c.credentials {
+		named := text(given, "id") == known.id
+		if text(given, "id") == "" {
+			named = text(given, "name") == known.name && text(user, "name") == known.user
+		}
+		if named && text(given, "secret") == known.secret {
+			return known.user, nil
+		}
+	}
+	return "", unauthorized()
+}
+
+// AddApplicationCredential adds an application credential of the user for the project, and returns its ID.
+func (c *Cloud) AddApplicationCredential(name, secret string) (id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	made := credential{c.newID(), name, User, secret}
+	c.credentials = append(c.credentials, made)
+	return made.id
+}
+
+// DeleteApplicationCredential deletes an application credential. Its tokens are refused from then on.
+func (c *Cloud) DeleteApplicationCredential(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.credentials = slices.DeleteFunc(c.credentials, func(known credential) bool { return known.id == id })
+	clear(c.tokens)
 }
 
 // dig follows keys into a body; nil where there is nothing.

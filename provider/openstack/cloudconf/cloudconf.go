@@ -252,6 +252,7 @@ func (c *Config) check() error {
 			complain("[Global] %s: %w", file.key, err)
 		}
 	}
+	problems = append(problems, c.Global.checkCredential()...)
 	if v := c.LoadBalancer.LBVersion; v != "" && v != "v2" {
 		complain("[LoadBalancer] lb-version is %q: only v2 (Octavia) is there", v)
 	}
@@ -274,4 +275,23 @@ func (c *Config) check() error {
 		return fmt.Errorf("the cloud config cannot be used: %w", errors.Join(problems...))
 	}
 	return nil
+}
+
+// checkCredential says what an application credential lacks. A password or a token goes before it.
+func (g *Global) checkCredential() (problems []error) {
+	if g.Password != "" || g.Token != "" || g.ApplicationCredentialID == "" && g.ApplicationCredentialName == "" {
+		return nil
+	}
+	if g.ApplicationCredentialSecret == "" {
+		problems = append(problems, errors.New("[Global] application-credential-secret is missing"))
+	}
+	if g.ApplicationCredentialID != "" {
+		return problems
+	}
+	noDomain := g.UserDomainID == "" && g.UserDomainName == "" && g.DomainID == "" && g.DomainName == ""
+	if g.UserID == "" && (g.Username == "" || noDomain) {
+		problems = append(problems, errors.New("[Global] application-credential-name is of a user: "+
+			"set user-id, or username with user-domain-name, or use application-credential-id"))
+	}
+	return problems
 }
