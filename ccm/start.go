@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
@@ -37,13 +38,19 @@ func newProviderStart() *providerStart {
 // then a transform, a handler of errors or a shorter resync can be set.
 func (p *process) newWarmInformers() informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(p.config.VersionedClient, ResyncPeriod(p.config)(),
-		informers.WithTransform(dropManagedFields)) // authors who watch Nodes too have them twice in memory
+		informers.WithTransform(trimObject)) // authors who watch Nodes too have them twice in memory
 }
 
-// dropManagedFields removes from an object what no controller of ours looks at, and what is a third of a Node.
-func dropManagedFields(object any) (any, error) {
+// trimObject removes from an object what neither our controllers nor a provider of ours reads. A kubelet's list of
+// images is more than half of a Node. A Node of the cache must therefore never be written as a whole: that would erase
+// in the API what was removed here. Our controllers send patches of what they change.
+func trimObject(object any) (any, error) {
 	if described, ok := object.(metav1.Object); ok {
 		described.SetManagedFields(nil)
+	}
+	if node, ok := object.(*corev1.Node); ok {
+		delete(node.Annotations, corev1.LastAppliedConfigAnnotation)
+		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
 	}
 	return object, nil
 }
