@@ -105,12 +105,14 @@ func TestTheNinetyNinthPercentileOfALargeClusterIsNotItsMaximum(t *testing.T) {
 var figuresOfABench = []Result{
 	{Scenario: "join", Implementation: "upstream", Nodes: 5000, Throttled: true, Seconds: 300, FirstSeconds: 0.31, P50Seconds: 251.2, P99Seconds: 300,
 		CloudCalls: 2100, APIWrites: 6150, CPUSeconds: 31.2, MaxRSSBytes: 190 << 20, Done: 2010, Of: 5000, EventWrites: 2000},
-	{Scenario: "join", Implementation: "ours", Nodes: 5000, Throttled: true, Seconds: 14.2, FirstSeconds: 0.9, P50Seconds: 7.01, P99Seconds: 12, CloudCalls: 21, APIWrites: 10000,
-		CPUSeconds: 12.3, MaxRSSBytes: 150 << 20, Complete: true, Done: 5000, Of: 5000},
-	{Scenario: oneNode, Implementation: "ours", Nodes: 500, Services: 200, Seconds: 0.62, FirstSeconds: 0.21, P50Seconds: 0.4, P99Seconds: 0.61, CloudCalls: 201, APIWrites: 0,
-		CPUSeconds: 0.05, MaxRSSBytes: 80 << 20, Complete: true, Done: 200, Of: 200, MutatingCalls: 200, MostPerObject: 1},
-	{Scenario: steadyStart, Implementation: "ours", Nodes: 5000, Seconds: 1.4, CloudCalls: 5, APIWrites: 1, CPUSeconds: 0.9, MaxRSSBytes: 108 << 20, Complete: true},
-	{Scenario: steadyWindow, Implementation: "ours", Nodes: 5000, Seconds: 60, CorePercent: 0.35, CloudCalls: 6, APIWrites: 1, CPUSeconds: 1.1, MaxRSSBytes: 108 << 20, Complete: true},
+	{Scenario: "join", Implementation: "ours", Nodes: 5000, Throttled: true, Seconds: 14.2, FirstSeconds: 0.9, P50Seconds: 7.01, P99Seconds: 12,
+		CloudCalls: 21, APIWrites: 10000, CPUSeconds: 12.3, MaxRSSBytes: 150 << 20, Complete: true, Done: 5000, Of: 5000},
+	{Scenario: oneNode, Implementation: "ours", Nodes: 500, Services: 200, Seconds: 0.62, FirstSeconds: 0.21, P50Seconds: 0.4, P99Seconds: 0.61,
+		CloudCalls: 201, APIWrites: 0, CPUSeconds: 0.05, MaxRSSBytes: 80 << 20, Complete: true, Done: 200, Of: 200, MutatingCalls: 200, MostPerObject: 1},
+	{Scenario: steadyStart, Implementation: "ours", Nodes: 5000, Seconds: 1.4, CloudCalls: 5, APIWrites: 1,
+		CPUSeconds: 0.9, MaxRSSBytes: 108 << 20, Complete: true},
+	{Scenario: steadyWindow, Implementation: "ours", Nodes: 5000, Seconds: 60, CorePercent: 0.35, CloudCalls: 6, APIWrites: 1,
+		CPUSeconds: 1.1, MaxRSSBytes: 108 << 20, Complete: true},
 }
 
 func golden(t *testing.T, name string, got []byte) {
@@ -347,7 +349,8 @@ func TestTheShareOfACoreIsOfTheWindowAlone(t *testing.T) {
 	}
 	start := Result{Scenario: steadyStart, Seconds: 2, CPUSeconds: 3}
 	if start.watched() || figureOf("% of a core").text(start) != "-" || figureOf("seconds").text(start) != "> 2.00" {
-		t.Errorf("a start that was not over within the limit is shown as %q s, %q of a core", figureOf("seconds").text(start), figureOf("% of a core").text(start))
+		t.Errorf("a start that was not over within the limit is shown as %q s, %q of a core",
+			figureOf("seconds").text(start), figureOf("% of a core").text(start))
 	}
 }
 

@@ -186,8 +186,8 @@ func (s *store) update(name string, members []string) (bool, error) {
 // kept is how many lists of members are remembered to be shared.
 const kept = 8
 
-// shared returns a list of members that is equal, of those that were stored last. 2,000 load balancers of 15,000 members
-// each would take a gigabyte.
+// shared returns an equal list of members, of those that were stored last. 2,000 load balancers of 15,000 members each
+// would take a gigabyte.
 func (s *store) shared(members []string) []string {
 	for _, list := range s.recent {
 		if slices.Equal(list, members) {

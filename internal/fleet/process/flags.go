@@ -138,7 +138,12 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 		"how often the machines of a completed cluster are looked at; 0 for never",
 	)
 	s.DurationVar(&l.Retry, "retry", l.Retry, "wait after a run that did not succeed; it doubles each time")
-	s.DurationVar(&l.MaxRetry, "max-retry", l.MaxRetry, "longest such wait, and longest interval of looks that fail, or at a cluster that waits for its last part")
+	s.DurationVar(
+		&l.MaxRetry,
+		"max-retry",
+		l.MaxRetry,
+		"longest such wait, and longest interval of looks that fail, or at a cluster that waits for its last part",
+	)
 	s.IntVar(
 		&l.MaxFailures,
 		"max-failures",
