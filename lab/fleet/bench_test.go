@@ -2,12 +2,15 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -60,7 +63,8 @@ type row struct {
 	looks      float64 // at user clusters
 	cpu        time.Duration
 	heap       uint64
-	changes    int // Clusters that the situation was about; 0: none
+	peak       int64 // the most memory that was resident at once, in bytes
+	changes    int   // Clusters that the situation was about; 0: none
 }
 
 func TestAFleetCostsWhatItsChangesCost(t *testing.T) {
@@ -71,8 +75,8 @@ func TestAFleetCostsWhatItsChangesCost(t *testing.T) {
 	ctx := within(t)
 	n, m := *benchClusters, min(*benchMigrate, *benchClusters)
 
-	b.measure(t, fmt.Sprintf("operator starts with %d Clusters", n), n, func() {
-		must(t, b.fill(ctx, n))
+	must(t, b.fill(ctx, n))
+	started := b.measure(t, fmt.Sprintf("operator starts with %d Clusters", n), n, func() {
 		b.lead(t)
 		must(t, b.await(ctx, n, kv1.PhaseNotNeeded))
 	})
@@ -85,7 +89,7 @@ func TestAFleetCostsWhatItsChangesCost(t *testing.T) {
 		must(t, b.enable(ctx, 0, m))
 		must(t, b.await(ctx, m, kv1.PhaseCompleted))
 	})
-	b.measure(t, fmt.Sprintf("the other %d are migrated", n-m), n-m, func() {
+	rest := b.measure(t, fmt.Sprintf("the other %d are migrated", n-m), n-m, func() {
 		must(t, b.enable(ctx, m, n))
 		must(t, b.await(ctx, n, kv1.PhaseCompleted))
 	})
@@ -97,6 +101,13 @@ func TestAFleetCostsWhatItsChangesCost(t *testing.T) {
 	if perChange := first.writes / float64(m); perChange > 25 {
 		t.Errorf("a migration costs %.0f writes of conditions", perChange)
 	}
+	if most := 2*first.looksPerChange() + 6; rest.looksPerChange() > most {
+		t.Errorf("a migration of many costs %.1f looks, one of the first wave %.1f: those that wait are looked at too often",
+			rest.looksPerChange(), first.looksPerChange())
+	}
+	for _, problem := range problemsOfSize(n, started, b.rows) {
+		t.Error(problem)
+	}
 	if b.sim.most > 10 {
 		t.Errorf("%d control planes were changed at once; the default allows 10", b.sim.most)
 	}
@@ -106,6 +117,68 @@ func TestAFleetCostsWhatItsChangesCost(t *testing.T) {
 		must(t, os.MkdirAll(*benchOut, 0o755))
 		must(t, os.WriteFile(filepath.Join(*benchOut, "fleet.md"), []byte(table), 0o644))
 	}
+}
+
+// A large fleet is one of so many Clusters. Its operator may take so long until all have their first decision, and so much memory.
+const (
+	largeFleet    = 2000
+	firstDecision = time.Minute
+	largestMemory = 64 << 20
+)
+
+// problemsOfSize are the goals that a large fleet missed. The memory is that of the test's process: the operator, and the simulated user clusters next to it.
+func problemsOfSize(clusters int, started row, all []row) (problems []string) {
+	if clusters < largeFleet {
+		return nil
+	}
+	if started.took >= firstDecision {
+		problems = append(problems, fmt.Sprintf("the first decision about %d Clusters took %s, want less than %s", clusters, started.took, firstDecision))
+	}
+	for _, r := range all {
+		if r.peak > largestMemory {
+			problems = append(problems, fmt.Sprintf("%s: %d MiB were resident, want at most %d", r.what, r.peak>>20, largestMemory>>20))
+		}
+	}
+	return problems
+}
+
+func TestALargeFleetHasGoals(t *testing.T) {
+	slow, small := row{what: "start", took: time.Minute, peak: 64 << 20}, row{what: "start", took: 59 * time.Second, peak: 64 << 20}
+	large := row{what: "idle", peak: 65 << 20}
+	if got := problemsOfSize(largeFleet-1, slow, []row{large}); got != nil {
+		t.Errorf("a small fleet: %q", got)
+	}
+	if got := problemsOfSize(largeFleet, small, []row{small}); got != nil {
+		t.Errorf("a large fleet that reaches its goals: %q", got)
+	}
+	got := problemsOfSize(largeFleet, slow, []row{slow, large})
+	if len(got) != 2 || !strings.Contains(got[0], "took 1m0s") || !strings.Contains(got[1], "idle: 65 MiB") {
+		t.Errorf("a large fleet that misses its goals: %q", got)
+	}
+	if peak, err := peakRSS(); err != nil || peak < 1<<20 {
+		t.Errorf("the peak of this process is %d, %v", peak, err)
+	}
+}
+
+// peakRSS is the most memory of this process that was resident at once since forgetPeak.
+func peakRSS() (int64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("/proc/self/status has no VmHWM")
+}
+
+// forgetPeak gives memory back that is not used, and lets the peak begin at what is resident now: see proc_pid_clear_refs(5).
+func forgetPeak() error {
+	debug.FreeOSMemory()
+	return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
 }
 
 // idleFor waits; it is what is measured.
@@ -265,15 +338,20 @@ func (b *bench) await(ctx context.Context, n int, phase string) error {
 }
 
 func (b *bench) phases(ctx context.Context) (map[string]int, error) {
-	list, err := b.world.Dynamic().Resource(clusters(kv1.GroupName)).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
 	out := map[string]int{}
-	for i := range list.Items {
-		out[phaseOf(&list.Items[i])]++
+	page := metav1.ListOptions{Limit: 100} // its memory would be counted as the operator's
+	for {
+		list, err := b.world.Dynamic().Resource(clusters(kv1.GroupName)).List(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			out[phaseOf(&list.Items[i])]++
+		}
+		if page.Continue = list.GetContinue(); page.Continue == "" {
+			return out, nil
+		}
 	}
-	return out, nil
 }
 
 // sums of a metric's series with a label that begins so.
@@ -316,15 +394,19 @@ func (b *bench) counters() row {
 // measure says what a situation cost the process. CPU and memory are those of the test next to the operator, too.
 func (b *bench) measure(t *testing.T, what string, changes int, situation func()) row {
 	t.Helper()
+	must(t, forgetPeak())
 	before, begin := b.counters(), time.Now()
 	situation()
-	after := b.counters()
+	took, after := time.Since(begin), b.counters()
+	peak, err := peakRSS()
+	must(t, err)
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	r := row{
 		what:       what,
-		took:       time.Since(begin),
+		took:       took,
+		peak:       peak,
 		changes:    changes,
 		heap:       m.HeapAlloc,
 		cpu:        after.cpu - before.cpu,
@@ -334,23 +416,26 @@ func (b *bench) measure(t *testing.T, what string, changes int, situation func()
 		looks:      after.looks - before.looks,
 	}
 	b.rows = append(b.rows, r)
-	t.Logf("%s: %s", what, r.took.Round(10*time.Millisecond))
+	t.Logf("%s: %s, %.1f looks for each, %d MiB at most", what, r.took.Round(10*time.Millisecond), r.looksPerChange(), peak>>20)
 	return r
 }
+
+// looksPerChange is how often user clusters were looked at for each Cluster that a situation was about.
+func (r row) looksPerChange() float64 { return r.looks / float64(max(r.changes, 1)) }
 
 func (b *bench) table() string {
 	var out strings.Builder
 	out.WriteString(
-		"| situation | time | reconciles | writes of conditions | requests to the seed | looks at user clusters | per change: reconciles / requests | CPU | heap |\n",
+		"| situation | time | reconciles | writes of conditions | requests to the seed | looks at user clusters | per change: reconciles / requests / looks | CPU | heap | peak RSS |\n",
 	)
-	out.WriteString("|---|---|---|---|---|---|---|---|---|\n")
+	out.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range b.rows {
 		per := ""
 		if r.changes > 0 {
-			per = fmt.Sprintf("%.1f / %.1f", r.reconciles/float64(r.changes), r.requests/float64(r.changes))
+			per = fmt.Sprintf("%.1f / %.1f / %.1f", r.reconciles/float64(r.changes), r.requests/float64(r.changes), r.looksPerChange())
 		}
-		fmt.Fprintf(&out, "| %s | %.1f s | %.0f | %.0f | %.0f | %.0f | %s | %.1f s | %d MiB |\n",
-			r.what, r.took.Seconds(), r.reconciles, r.writes, r.requests, r.looks, per, r.cpu.Seconds(), r.heap>>20)
+		fmt.Fprintf(&out, "| %s | %.1f s | %.0f | %.0f | %.0f | %.0f | %s | %.1f s | %d MiB | %d MiB |\n",
+			r.what, r.took.Seconds(), r.reconciles, r.writes, r.requests, r.looks, per, r.cpu.Seconds(), r.heap>>20, r.peak>>20)
 	}
 	return out.String()
 }
