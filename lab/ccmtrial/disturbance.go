@@ -35,13 +35,20 @@ const (
 	podForced     event = "leader's pod deleted by force and made again"
 	containerLost event = "leader's container lost by its runtime"
 	wrongWord     event = "leader's container called ended while it runs"
+	// A kubelet that starts again has no status of the pod at first, and makes its mirror pod again.
+	kubeletRestarted event = "kubelet of the leader restarted"
 )
 
 var (
 	events = []event{
 		told, killed, frozenLeader, frozenStandby, apiRefuses, apiSilent, apiFrozen, cloudSilent, leaseDeleted,
 	}
-	eventsOfPods = []event{podForced, containerLost, wrongWord}
+	eventsOfPods = []event{podForced, containerLost, wrongWord, kubeletRestarted}
+	// lies are the events of pods that may coincide with another event. The kubelet's word that a container has ended is
+	// not among them: of a leader that does not answer, it is believed (docs/explanation/fence.md).
+	lies = []event{podForced, containerLost, kubeletRestarted}
+	// withLies are the events that lies may coincide with. While kube-apiserver is frozen, nothing is written.
+	withLies = []event{frozenLeader, frozenStandby, apiRefuses, apiSilent, cloudSilent}
 )
 
 // climate is what the cloud does to all calls of a round.
@@ -101,12 +108,17 @@ type disturbance struct {
 	cloud climate
 	// lost is whether machines are lost meanwhile.
 	lost bool
+	// lie is what happens to the leader's pod meanwhile; empty for nothing.
+	lie event
 }
 
 func (d disturbance) String() string {
 	text := fmt.Sprintf("%s (%s), the cloud %s", d.event, d.lasts.Round(time.Millisecond), d.cloud)
 	if d.lost {
 		text += ", machines lost"
+	}
+	if d.lie != "" {
+		text += ", " + string(d.lie)
 	}
 	return text
 }
@@ -126,9 +138,12 @@ func draw(random *rand.Rand, t timings, inPods bool) disturbance {
 	least, most := float64(t.deadline)/6, 2*float64(t.duration)
 	length := time.Duration(least * math.Pow(most/least, random.Float64()))
 	switch d.event {
-	case told, killed, leaseDeleted, podForced, containerLost, wrongWord:
+	case told, killed, leaseDeleted, podForced, containerLost, wrongWord, kubeletRestarted:
 	default:
 		d.lasts = length
+	}
+	if inPods && slices.Contains(withLies, d.event) && random.IntN(2) == 0 {
+		d.lie = lies[random.IntN(len(lies))]
 	}
 	return d
 }
@@ -137,7 +152,7 @@ func draw(random *rand.Rand, t timings, inPods bool) disturbance {
 // only a part of the renew deadline is sure.
 func (d disturbance) keepsLeader(t timings) bool {
 	switch d.event {
-	case frozenStandby, cloudSilent, podForced, containerLost, wrongWord:
+	case frozenStandby, cloudSilent, podForced, containerLost, wrongWord, kubeletRestarted:
 		return true
 	case frozenLeader, apiRefuses, apiSilent, apiFrozen:
 		return d.lasts < t.deadline/3
@@ -169,9 +184,11 @@ func (w *world) disturb(ctx context.Context, d disturbance, leader, standby *ccm
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.event, err)
 	}
+	lied := make(chan error, 1)
+	go func() { lied <- w.lie(ctx, d.lie, leader) }() // the event does not last longer for it
 	whole := poll.Pause(ctx, d.lasts)
-	if err := heal(); err != nil {
-		return fmt.Errorf("healing: %s: %w", d.event, err)
+	if err := errors.Join(heal(), <-lied); err != nil {
+		return fmt.Errorf("lying and healing: %s: %w", d, err)
 	}
 	if !whole {
 		return ctx.Err()
@@ -215,14 +232,27 @@ func (w *world) begin(
 		return func() error { return w.cloud.Set(settings) }, w.cloud.Set(with)
 	case leaseDeleted:
 		return none, w.deleteLeases(ctx)
-	case podForced:
-		return none, errors.Join(w.deletePodByForce(ctx, leader.Name()), w.makePod(ctx, leader.Name()))
-	case containerLost:
-		return none, w.say(ctx, leader.Name(), 255, "Unknown")
+	case podForced, containerLost, kubeletRestarted:
+		return none, w.lie(ctx, d.event, leader)
 	case wrongWord:
 		return none, w.testify(ctx, leader.Name())
 	}
 	return nil, fmt.Errorf("%q is no event", d.event)
+}
+
+// lie lets something happen to the pod of a leader that lives.
+func (w *world) lie(ctx context.Context, what event, leader *ccmlab.Manager) error {
+	switch what {
+	case "":
+		return nil
+	case podForced:
+		return errors.Join(w.deletePodByForce(ctx, leader.Name()), w.makePod(ctx, leader.Name()))
+	case containerLost:
+		return w.say(ctx, leader.Name(), 255, "Unknown")
+	case kubeletRestarted:
+		return w.restartKubelet(ctx, leader.Name())
+	}
+	return fmt.Errorf("%q is nothing that happens to the pod of a living leader", what)
 }
 
 // deleteLeases forces an election, as an operator does with kubectl.

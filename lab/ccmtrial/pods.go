@@ -2,6 +2,7 @@ package ccmtrial
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/transplant-dev/transplant/lab/ccmlab"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 // nodeOfPods is the node of all managers that run in pods.
@@ -71,16 +73,51 @@ func (w *world) say(ctx context.Context, name string, code int32, reason string)
 	if err != nil {
 		return fmt.Errorf("reading the pod of %s: %w", name, err)
 	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+	return w.writeStatus(ctx, pod, corev1.ContainerStatus{
 		Name: "manager",
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: code, Reason: reason, Message: string(message), FinishedAt: metav1.Now(), ContainerID: "containerd://" + name,
 		}},
-	}}
+	})
+}
+
+// writeStatus writes what is known of the containers of a pod.
+func (w *world) writeStatus(ctx context.Context, pod *corev1.Pod, containers ...corev1.ContainerStatus) error {
+	pod.Status.ContainerStatuses = containers
+	pods := w.admin.CoreV1().Pods(metav1.NamespaceSystem)
 	if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("writing the status of the pod of %s: %w", name, err)
+		return fmt.Errorf("writing the status of the pod of %s: %w", pod.Name, err)
 	}
 	return nil
+}
+
+// kubeletStarts is how long a kubelet that was restarted knows nothing of its containers.
+const kubeletStarts = 500 * time.Millisecond
+
+// restartKubelet does to the pod of a manager what a kubelet does that starts again: for a while it knows of no
+// container. It makes the mirror pod again, and then says that the container runs. The process goes on all the time.
+func (w *world) restartKubelet(ctx context.Context, name string) error {
+	pods := w.admin.CoreV1().Pods(metav1.NamespaceSystem)
+	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the pod of %s: %w", name, err)
+	}
+	if err := w.writeStatus(ctx, pod); err != nil {
+		return err
+	}
+	if !poll.Pause(ctx, kubeletStarts) {
+		return ctx.Err()
+	}
+	if err := errors.Join(w.deletePodByForce(ctx, name), w.makePod(ctx, name)); err != nil {
+		return err
+	}
+	if pod, err = pods.Get(ctx, name, metav1.GetOptions{}); err != nil {
+		return fmt.Errorf("reading the mirror pod of %s that was made again: %w", name, err)
+	}
+	return w.writeStatus(ctx, pod, corev1.ContainerStatus{
+		Name: "manager", Ready: true, ContainerID: "containerd://" + name,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+	})
 }
 
 // keeps stops a leader for a time in which its pod is deleted by force and made again, and returns an error if another

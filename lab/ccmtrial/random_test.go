@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 var (
 	randomRounds = flag.Int("ccmtrial.random", 3, "how many random disturbances there are")
+	allInPods    = flag.Bool("ccmtrial.pods", false, "run the managers of all worlds of random disturbances in pods, not of every other one")
 	randomSeed   = flag.Uint64("ccmtrial.seed", 1, "of the first world of random disturbances; 0 for one by the clock")
 )
 
@@ -26,30 +28,55 @@ const (
 	randomLanes = 4
 )
 
+// situation is an event, and whether a kubelet is there that may tell of it: a standby then need not wait for the lease.
+type situation struct {
+	event  event
+	inPods bool
+}
+
+func (s situation) String() string {
+	if s.inPods {
+		return string(s.event) + ", in pods"
+	}
+	return string(s.event)
+}
+
 // outcomes are what came of many rounds.
 type outcomes struct {
 	mu     sync.Mutex
-	rounds map[event]int
-	gaps   map[event]distribution
+	rounds map[situation]int
+	gaps   map[situation]distribution
 }
 
-func (o *outcomes) add(d disturbance, r round) {
+func newOutcomes() *outcomes {
+	return &outcomes{rounds: map[situation]int{}, gaps: map[situation]distribution{}}
+}
+
+func (o *outcomes) add(s situation, r round) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.rounds[d.event]++
+	o.rounds[s]++
 	if r.passed {
-		o.gaps[d.event] = append(o.gaps[d.event], r.gap)
+		o.gaps[s] = append(o.gaps[s], r.gap)
 	}
+}
+
+// lines are what came of each situation, and of how many disturbances.
+func (o *outcomes) lines() (out []string) {
+	total := 0
+	byName := func(a, b situation) int { return strings.Compare(a.String(), b.String()) }
+	for _, s := range slices.SortedFunc(maps.Keys(o.rounds), byName) {
+		total += o.rounds[s]
+		out = append(out, fmt.Sprintf("%4d times %s: the standby led after %d, without a change in the cloud %s", o.rounds[s], s, len(o.gaps[s]), o.gaps[s]))
+	}
+	return append(out, fmt.Sprintf("%d disturbances", total))
 }
 
 func (o *outcomes) log(t *testing.T) {
 	t.Helper()
-	total := 0
-	for _, e := range slices.Sorted(maps.Keys(o.rounds)) {
-		total += o.rounds[e]
-		t.Logf("%4d times %s: the standby led after %d, without a change in the cloud %s", o.rounds[e], e, len(o.gaps[e]), o.gaps[e])
+	for _, line := range o.lines() {
+		t.Log(line)
 	}
-	t.Logf("%d disturbances", total)
 }
 
 // TestRandomDisturbances: whatever happens to managers, the API or the cloud, no two managers act in one loop's place, no living leader loses its lease to a
@@ -61,7 +88,7 @@ func TestRandomDisturbances(t *testing.T) {
 		first = uint64(time.Now().UnixNano()) % 1_000_000_000
 	}
 	t.Logf("the first seed is %d", first)
-	o := &outcomes{rounds: map[event]int{}, gaps: map[event]distribution{}}
+	o := newOutcomes()
 	t.Cleanup(func() { o.log(t) })
 	worlds := (*randomRounds + roundsPerWorld - 1) / roundsPerWorld
 	seeds := make(chan uint64, worlds)
@@ -84,7 +111,7 @@ func TestRandomDisturbances(t *testing.T) {
 func disturbWorld(t *testing.T, seed uint64, rounds int, o *outcomes) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
-	times, migrates, inPods := allTimings[random.IntN(len(allTimings))], random.IntN(2) == 0, random.IntN(2) == 0
+	times, migrates, inPods := allTimings[random.IntN(len(allTimings))], random.IntN(2) == 0, random.IntN(2) == 0 || *allInPods
 	flags := times.flags()
 	if migrates {
 		flags = append(flags, "--enable-leader-migration")
@@ -109,7 +136,7 @@ func disturbWorld(t *testing.T, seed uint64, rounds int, o *outcomes) {
 		if t.Failed() {
 			return
 		}
-		o.add(d, r)
+		o.add(situation{d.event, inPods}, r)
 		if !r.passed {
 			continue
 		}
