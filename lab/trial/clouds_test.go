@@ -212,6 +212,8 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 	}
 	for _, strategy := range strategies {
 		t.Run(strategy, func(t *testing.T) {
+			var s shown
+			defer of.runOf(lab, strategy).keep(t, of.moving, &s)
 			awaitInTree(t)
 			nodes := identities(t, lab)
 			cloud, err := lab.State()
@@ -221,29 +223,38 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 			flags := slices.Concat(accept, of.verify, lab.flags, []string{"--strategy", strategy})
 			cli(t, lab, 0, nil, append([]string{"check"}, flags...)...)
 			there := watched(t, lab, func() { cli(t, lab, 0, nil, append([]string{"apply", "--yes"}, flags...)...) })
+			s.noteThere(there)
 			op.awaitOwners(t, external(of.moving...))
 			cli(t, lab, 0, nil, append([]string{"verify"}, of.verify...)...)
 			between()
+			s.recreated = recreated(t, lab, nodes, cloud)
 			nodesStay(t, lab, nodes, cloud)
 			back := watched(t, lab, func() { cli(t, lab, 0, nil, "rollback", "--yes") })
+			s.noteBack(back)
 			awaitInTree(t)
 			between()
+			s.recreated = max(s.recreated, recreated(t, lab, nodes, cloud))
 			nodesStay(t, lab, nodes, cloud)
 			if strategy == planstep.LeaderMigration && *whole { // not on a machine that runs all other tests as well
 				of.shortGaps(t, there.Gaps)
 				of.shortGaps(t, slices.DeleteFunc(slices.Clone(back.Gaps), isInTreeRestart))
 			}
 			bothAsked(t, callsOf(t, lab)[asked:], of.isSame)
-			r := runOf(lab, strategy)
-			if of.isReal {
-				r.Cloud = "real"
-			}
-			if slices.Contains(of.moving, "nodeipam") {
-				r.Cloud += ", pod CIDRs from it" // a row of its own: node IPAM takes 10 s to start in tree
-			}
-			r.keep(t, of.moving, there.Gaps, back.Gaps, len(there.Overlaps)+len(back.Overlaps))
+			s.isWhole = true
 		})
 	}
+}
+
+// runOf is a run of a trial, but for what it shows.
+func (of cloudTrial) runOf(lab *Trial, strategy string) run {
+	r := runOf(lab, strategy)
+	if of.isReal {
+		r.Cloud = "real"
+	}
+	if slices.Contains(of.moving, "nodeipam") {
+		r.Cloud += ", pod CIDRs from it" // a row of its own: node IPAM takes 10 s to start in tree
+	}
+	return r
 }
 
 // shortGaps leaves out the in-tree manager's own start where that is slow. It also leaves out what cannot be seen: where a manager does not say what it runs,

@@ -122,7 +122,10 @@ func thereAndBack(t *testing.T, lab *Trial, strategy string) (narrations []strin
 		t.Helper()
 		cli(t, lab, 0, nil, "verify", "--cloud", Cloud)
 	}
-	before := facts(t, lab)
+	moving := []string{"service", "route", "cloud-node-lifecycle"}
+	var s shown
+	defer runOf(lab, strategy).keep(t, moving, &s)
+	before, nodes := facts(t, lab), identities(t, lab)
 	cloud, err := lab.State()
 	if err != nil {
 		t.Fatal(err)
@@ -133,11 +136,12 @@ func thereAndBack(t *testing.T, lab *Trial, strategy string) (narrations []strin
 		there := cli(t, lab, 0, nil, append([]string{"apply", "--yes", "--cloud", Cloud}, flags...)...)
 		narrations = append(narrations, there.Stderr)
 	})
+	s.noteThere(out)
+	s.recreated = recreated(t, lab, nodes, cloud)
 	adoptedGently(t, lab, began)
 	if err := lab.Check(cloud); err != nil {
 		t.Error(err)
 	}
-	moving := []string{"service", "route", "cloud-node-lifecycle"}
 	newOperator(t, lab).awaitOwners(t, external(moving...))
 	verify()
 	r := readReport(t, lab)
@@ -157,12 +161,14 @@ func thereAndBack(t *testing.T, lab *Trial, strategy string) (narrations []strin
 	back := watched(t, lab, func() {
 		narrations = append(narrations, cli(t, lab, 0, nil, "rollback", "--yes", "--cloud", Cloud).Stderr)
 	})
+	s.noteBack(back)
+	s.recreated = max(s.recreated, recreated(t, lab, nodes, cloud))
 	verify()
 	if err := lab.Check(cloud); err != nil {
 		t.Error(err)
 	}
 	settled(t, lab)
 	unchanged(t, lab, before)
-	runOf(lab, strategy).keep(t, moving, out.Gaps, back.Gaps, len(out.Overlaps)+len(back.Overlaps))
+	s.isWhole = true
 	return narrations
 }
