@@ -107,8 +107,8 @@ func (c *Cloud) Apply(change Change) error {
 // State is what the cloud holds.
 func (c *Cloud) State() State { return c.store.state() }
 
-// LoadBalancers are those that the cloud holds, sorted by name. Their lists of members are never changed, and most equal
-// ones are one. So many large ones can be compared at little cost.
+// LoadBalancers are those that the cloud holds, sorted by name. Their lists of members are never changed. Most equal
+// ones are one, so that many large ones can be compared at little cost.
 func (c *Cloud) LoadBalancers() []api.LoadBalancer { return c.store.loadBalancers() }
 
 // Unknown lists what was asked for and is not known: a test that finds something here has simulated too little.
