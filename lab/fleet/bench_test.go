@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -155,8 +156,21 @@ func TestALargeFleetHasGoals(t *testing.T) {
 	if len(got) != 2 || !strings.Contains(got[0], "took 1m0s") || !strings.Contains(got[1], "idle: 65 MiB") {
 		t.Errorf("a large fleet that misses its goals: %q", got)
 	}
-	if peak, err := peakRSS(); err != nil || peak < 1<<20 {
-		t.Errorf("the peak of this process is %d, %v", peak, err)
+}
+
+func TestThePeakOfMemoryIsThatOfASituation(t *testing.T) {
+	grown := bytes.Repeat([]byte{1}, 128<<20)
+	before, err := peakRSS()
+	must(t, err)
+	if before < int64(len(grown)) {
+		t.Errorf("the peak of a process with %d bytes is %d", len(grown), before)
+	}
+	grown = nil //nolint:ineffassign // its memory is given back
+	must(t, forgetPeak())
+	after, err := peakRSS()
+	must(t, err)
+	if after > before-64<<20 {
+		t.Errorf("the peak was %d bytes, and is %d after the memory was given back", before, after)
 	}
 }
 
