@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -22,40 +23,52 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election/testimony"
 )
 
-// pods is what an API server does with the pods of a namespace: those that watch one are told of it.
+// pods is what an API server does with pods: those that watch one of a namespace are told of it.
 type pods struct {
-	corev1client.PodInterface
-
 	mu        sync.Mutex
-	all       map[string]*corev1.Pod
-	watchers  map[*watch.RaceFreeFakeWatcher]string
+	all       map[types.NamespacedName]*corev1.Pod
+	watchers  map[*watch.RaceFreeFakeWatcher]types.NamespacedName
 	forbidden bool
 	asked     int
 }
 
 func newPods() *pods {
-	return &pods{all: map[string]*corev1.Pod{}, watchers: map[*watch.RaceFreeFakeWatcher]string{}}
+	return &pods{all: map[types.NamespacedName]*corev1.Pod{}, watchers: map[*watch.RaceFreeFakeWatcher]types.NamespacedName{}}
 }
 
-func (p *pods) Pods(string) corev1client.PodInterface { return p }
+func (p *pods) Pods(namespace string) corev1client.PodInterface {
+	return podsOf{all: p, namespace: namespace}
+}
 
-func (p *pods) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+// podsOf are the pods of one namespace.
+type podsOf struct {
+	corev1client.PodInterface
+
+	all       *pods
+	namespace string
+}
+
+func (p podsOf) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	name := strings.TrimPrefix(options.FieldSelector, "metadata.name=")
+	return p.all.watch(types.NamespacedName{Namespace: p.namespace, Name: name})
+}
+
+func (p *pods) watch(key types.NamespacedName) (watch.Interface, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked++
 	if p.forbidden {
 		return nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no rule allows it"))
 	}
-	name := strings.TrimPrefix(options.FieldSelector, "metadata.name=")
 	w := watch.NewRaceFreeFake()
-	p.watchers[w] = name
-	if pod := p.all[name]; pod != nil {
+	p.watchers[w] = key
+	if pod := p.all[key]; pod != nil {
 		w.Add(pod.DeepCopy())
 	}
 	return w, nil
 }
 
-// put writes a pod, and remove deletes it.
+// put writes a pod, and remove deletes one of the leases' namespace.
 func (p *pods) put(pod *corev1.Pod) { p.tell(pod, false) }
 
 func (p *pods) remove(name string) {
@@ -67,21 +80,22 @@ func (p *pods) remove(name string) {
 func (p *pods) pod(name string) *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.all[name].DeepCopy()
+	return p.all[types.NamespacedName{Namespace: namespace, Name: name}].DeepCopy()
 }
 
 func (p *pods) tell(pod *corev1.Pod, gone bool) {
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all[pod.Name] = pod
+	p.all[key] = pod
 	if gone {
-		delete(p.all, pod.Name)
+		delete(p.all, key)
 	}
-	for w, name := range p.watchers {
+	for w, watched := range p.watchers {
 		switch {
 		case w.IsStopped():
 			delete(p.watchers, w)
-		case name != pod.Name:
+		case watched != key:
 		case gone:
 			w.Delete(pod.DeepCopy())
 		default:
@@ -98,6 +112,12 @@ func podOf(name, node string) *corev1.Pod {
 			Name: "manager", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}}},
 	}
+}
+
+// in moves a pod to a namespace.
+func in(namespace string, pod *corev1.Pod) *corev1.Pod {
+	pod.Namespace = namespace
+	return pod
 }
 
 // ended is a pod whose container has terminated with a message. The kubelet keeps that of the one before, where another
@@ -151,6 +171,17 @@ func TestACrashedLeaderIsSucceededWhenItsKubeletSaysSo(t *testing.T) {
 		"its node is lost":                            {func(*pods) {}, late},
 		"a pod of its name, on another node, says so": {func(p *pods) { p.remove("pod-a"); p.put(ended(podOf("pod-a", "worker"), epitaph, false)) }, late},
 		"another pod says so":                         {func(p *pods) { p.put(ended(podOf("pod-x", "node-a"), epitaph, false)) }, late},
+		"a pod of its name and node, in another namespace, says so": {func(p *pods) {
+			p.put(ended(in("tenant", a()), epitaph, false))
+		}, late},
+		"a pod of its name, in another namespace, says so when its own is gone": {func(p *pods) {
+			p.remove("pod-a")
+			p.put(ended(in("tenant", a()), epitaph, true))
+		}, late},
+		"its own pod says so, and one of another namespace that it runs": {func(p *pods) {
+			p.put(in("tenant", a()))
+			p.put(ended(a(), epitaph, false))
+		}, told},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
@@ -175,6 +206,35 @@ func TestACrashedLeaderIsSucceededWhenItsKubeletSaysSo(t *testing.T) {
 				first.gone()
 				second.terminate()
 				third.terminate()
+			})
+		})
+	}
+}
+
+// TestAManagerOutsideOfTheLeasesNamespaceIsWaitedFor: the pod that its lease names is another one, or none.
+func TestAManagerOutsideOfTheLeasesNamespaceIsWaitedFor(t *testing.T) {
+	for name, namesake := range map[string]bool{"no pod of the leases' namespace has its name": false, "one has": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				p := newPods()
+				a := w.start("a", one(), p.testified)
+				p.remove("pod-a")
+				p.put(in("cloud-system", podOf("pod-a", "node-a")))
+				if namesake { // which has ended, too, and been another process
+					p.put(ended(podOf("pod-a", "node-a"), testimony.Epitaph("a-before"), false))
+				}
+				w.leads(a, mainLease, time.Second)
+				b := w.start("b", one(), p.testified)
+				<-time.After(20 * time.Second)
+				a.crash()
+				crashed := time.Now()
+				p.put(ended(in("cloud-system", podOf("pod-a", "node-a")), testimony.Epitaph("a"), false))
+				w.leads(b, mainLease, leaseDuration+retryPeriod)
+				if took := time.Since(crashed); took < leaseDuration-2*retryPeriod {
+					t.Errorf("b leads after %s", took)
+				}
+				a.gone()
+				b.terminate()
 			})
 		})
 	}
