@@ -18,21 +18,26 @@ import (
 // lease does not change the term.
 const AdoptedAnnotation = "transplant.dev/adopted"
 
-// adoptedAt is since when managers of this kind hold a lease that this process takes, or renews, now.
-func adoptedAt(lease *coordinationv1.Lease, now time.Time) time.Time {
+// adoptedAt is since when managers of this kind hold a lease that this process takes, or renews, now. isInherited is
+// that another one held it before. The term says so, and clocks do not matter for that. An adoption after now is of a
+// process whose clock was ahead of this one's: then only its time is not believed.
+func adoptedAt(lease *coordinationv1.Lease, now time.Time) (at time.Time, isInherited bool) {
 	if lease == nil {
-		return now
+		return now, false
 	}
-	var at string
+	var text string
 	var term int32
-	if _, err := fmt.Sscanf(lease.Annotations[AdoptedAnnotation], "%s term %d", &at, &term); err != nil {
-		return now
+	if _, err := fmt.Sscanf(lease.Annotations[AdoptedAnnotation], "%s term %d", &text, &term); err != nil {
+		return now, false
 	}
-	adopted, err := time.Parse(time.RFC3339Nano, at)
-	if err != nil || term != ptr.Deref(lease.Spec.LeaseTransitions, 0) || adopted.After(now) {
-		return now
+	adopted, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || term != ptr.Deref(lease.Spec.LeaseTransitions, 0) {
+		return now, false
 	}
-	return adopted
+	if adopted.After(now) {
+		return now, true
+	}
+	return adopted, true
 }
 
 // markAdopted writes the annotation for a term.

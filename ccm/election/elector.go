@@ -78,6 +78,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Clock is Boottime when nil.
 	Clock Clock
+	// wall is the wall clock, for the times that are written into leases. Tests set it.
+	wall func() time.Time
 
 	// OnStarted is called in a goroutine of its own when a lease is won. ctx carries the fence, and is cancelled for the
 	// drain or the loss.
@@ -111,6 +113,9 @@ type Elector struct {
 func New(config Config) (*Elector, error) {
 	if config.Clock == nil {
 		config.Clock = Boottime()
+	}
+	if config.wall == nil {
+		config.wall = time.Now
 	}
 	if err := config.validate(); err != nil {
 		return nil, err

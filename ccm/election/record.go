@@ -132,9 +132,23 @@ func (r *leaseRecord) isOwnWrite(lease *coordinationv1.Lease) bool {
 	if holder(lease) != r.identity || lease.Spec.RenewTime == nil {
 		return false
 	}
-	return lease.Spec.RenewTime.Equal(&r.written) || slices.ContainsFunc(r.sent, func(stamp metav1.MicroTime) bool {
-		return lease.Spec.RenewTime.Equal(&stamp)
-	})
+	return r.isUsed(*lease.Spec.RenewTime)
+}
+
+// unusedStamp is the renewTime of the next write: the wall clock's time, or soon after it. No two writes in a row have
+// the same one, whatever the clock says. A standby would not see such a renewal, and take the lease of a process that
+// lives.
+func (r *leaseRecord) unusedStamp(wall time.Time) metav1.MicroTime {
+	stamp := stampOf(wall)
+	for r.isUsed(stamp) {
+		stamp.Time = stamp.Add(time.Microsecond)
+	}
+	return stamp
+}
+
+// isUsed reports whether the last renewal had this time, or one since whose outcome is unknown.
+func (r *leaseRecord) isUsed(stamp metav1.MicroTime) bool {
+	return stamp.Equal(&r.written) || slices.ContainsFunc(r.sent, func(s metav1.MicroTime) bool { return s.Equal(&stamp) })
 }
 
 // otherHolder is where another process runs that holds the lease; empty where that is not known.

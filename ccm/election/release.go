@@ -99,7 +99,7 @@ func (c *candidate) release(own context.Context) error {
 		lease := c.record.seen.DeepCopy() // with its resourceVersion: what another client wrote stays
 		before := c.record.count
 		c.mu.Unlock()
-		stamp := now()
+		stamp := stampOf(c.e.config.wall())
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To(""), ptr.To[int32](1)
 		lease.Spec.AcquireTime, lease.Spec.RenewTime = &stamp, &stamp
 		released, err := c.leases().Update(ctx, lease, metav1.UpdateOptions{})

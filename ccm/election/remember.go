@@ -31,7 +31,7 @@ func RememberTakeover(
 }
 
 func rememberTakeover(ctx context.Context, leases coordinationv1client.LeaseInterface, name string) (time.Time, error) {
-	at := now().Time
+	at := stampOf(time.Now()).Time
 	lease, err := leases.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -46,7 +46,7 @@ func rememberTakeover(ctx context.Context, leases coordinationv1client.LeaseInte
 	case err != nil:
 		err = fmt.Errorf("reading lease %q: %w", name, err)
 	default:
-		if earlier := adoptedAt(lease, at); !earlier.Equal(at) {
+		if earlier, _ := adoptedAt(lease, at); !earlier.Equal(at) {
 			return earlier, nil
 		}
 		markAdopted(lease, Tenure{AdoptedAt: at, Epoch: int64(ptr.Deref(lease.Spec.LeaseTransitions, 0))})

@@ -68,7 +68,7 @@ func (c *candidate) try() attempt {
 	defer c.mu.Unlock()
 	a := attempt{
 		at:     c.now(),
-		stamp:  now(),
+		stamp:  c.record.unusedStamp(c.e.config.wall()),
 		before: c.record.count,
 		create: c.record.seen == nil,
 	}
@@ -90,8 +90,8 @@ func (c *candidate) try() attempt {
 	spec.LeaseDurationSeconds = ptr.To(int32(math.Ceil(c.e.config.LeaseDuration.Seconds())))
 	a.tenure = c.tenure
 	if epoch := int64(*spec.LeaseTransitions); !c.held || epoch != c.tenure.Epoch {
-		adopted := adoptedAt(c.record.seen, a.stamp.Time)
-		a.tenure = Tenure{Epoch: epoch, AdoptedAt: adopted, IsInherited: adopted.Before(a.stamp.Time)}
+		adopted, isInherited := adoptedAt(c.record.seen, a.stamp.Time)
+		a.tenure = Tenure{Epoch: epoch, AdoptedAt: adopted, IsInherited: isInherited}
 	}
 	markAdopted(a.lease, a.tenure)
 	c.e.config.self().Sign(a.lease, c.e.config.Identity)
@@ -223,5 +223,7 @@ func (c *requestErrors) log(ctx context.Context, lease string, err error) {
 	}
 }
 
-// now is the wall clock's time, as precise as a lease can say it.
-func now() metav1.MicroTime { return metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) }
+// stampOf is a wall clock's time, as precise as a lease can say it.
+func stampOf(at time.Time) metav1.MicroTime {
+	return metav1.NewMicroTime(at.Truncate(time.Microsecond))
+}
