@@ -139,7 +139,8 @@ type client struct {
 
 	api     *api
 	process string
-	cut     bool // requests hang, and watches are silent; guarded by api.mu
+	cut     bool          // requests hang, and watches are silent; guarded by api.mu
+	stopped chan struct{} // closed when the process goes on, nil while it runs; guarded by api.mu
 	noWatch bool
 }
 
@@ -155,6 +156,40 @@ func (c *client) partition(cut bool) {
 	}
 }
 
+// stop is SIGSTOP: no request leaves the process, and it reads no events. They wait for it.
+func (c *client) stop() {
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	c.stopped = make(chan struct{})
+}
+
+// goOn is SIGCONT.
+func (c *client) goOn() {
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	close(c.stopped)
+	c.stopped = nil
+}
+
+func (c *client) isStopped() bool {
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	return c.stopped != nil
+}
+
+// running waits until the process runs.
+func (c *client) running(ctx context.Context) {
+	c.api.mu.Lock()
+	stopped := c.stopped
+	c.api.mu.Unlock()
+	if stopped != nil {
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+		}
+	}
+}
+
 func (c *client) breakWatches() {
 	for w := range c.api.watchers {
 		if w.client == c {
@@ -164,6 +199,7 @@ func (c *client) breakWatches() {
 }
 
 func (c *client) arrive(ctx context.Context, verb string) error {
+	c.running(ctx)
 	c.api.mu.Lock()
 	c.api.calls[c.process+" "+verb]++
 	cut, failure := c.cut, c.api.failure
@@ -272,6 +308,7 @@ func (w *watcher) run(ctx context.Context) {
 		w.events = nil
 		w.client.api.mu.Unlock()
 		for _, e := range events {
+			w.client.running(ctx)
 			select {
 			case w.result <- e:
 			case <-ctx.Done():

@@ -148,7 +148,7 @@ func (p *process) work(ctx context.Context, lease string) {
 	var busy <-chan time.Time
 	for {
 		p.w.mu.Lock()
-		if fence.Check() == nil {
+		if !p.client.isStopped() && fence.Check() == nil {
 			p.w.writes = append(p.w.writes, write{lease, p.name, time.Now()})
 		}
 		p.w.mu.Unlock()
