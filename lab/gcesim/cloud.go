@@ -2,12 +2,10 @@ package gcesim
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/transplant-dev/transplant/lab/simhttp"
 )
@@ -61,25 +59,30 @@ type Cloud struct {
 	options Options
 	server  *httptest.Server
 
-	mu      sync.Mutex
-	number  int // of the last object
-	tokens  map[string]string
-	noToken int // the status with which the metadata server refuses tokens; 0 for none
-	objects map[string]object
-	order   []string // paths of objects, as they were made
+	mu     sync.Mutex
+	number int               // of the last object
+	tokens map[string]string // whose each is
+	// accounts are service accounts by their e-mail addresses.
+	accounts map[string]*account
+	noToken  int // the status with which the metadata server refuses tokens; 0 for none
+	objects  map[string]object
+	order    []string // paths of objects, as they were made
 	// unreachable are zones that a list of all lacks.
 	unreachable []string
 }
 
 // Start serves a new cloud on a free port of loopback. Close ends it.
 func Start(o Options) *Cloud {
-	c := &Cloud{options: o, tokens: map[string]string{}, objects: map[string]object{}}
+	c := &Cloud{
+		options: o, tokens: map[string]string{}, accounts: map[string]*account{}, objects: map[string]object{},
+	}
 	compute := http.Handler(http.HandlerFunc(c.serveCompute))
 	if o.Front != nil {
 		compute = o.Front(compute)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/computeMetadata/v1/", c.serveMetadata)
+	mux.HandleFunc("/token", c.serveToken)
 	mux.Handle("/compute/v1/", compute)
 	mux.Handle("/compute/beta/", compute)
 	c.server = httptest.NewServer(mux)
@@ -259,10 +262,9 @@ func (c *Cloud) serveMetadata(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "no token", c.noToken)
 			return
 		}
-		c.number++
-		token := fmt.Sprintf("token-%d", c.number)
-		c.tokens[token] = Account
-		simhttp.WriteJSON(w, http.StatusOK, object{"access_token": token, "expires_in": int(time.Hour.Seconds()), "token_type": "Bearer"})
+		simhttp.WriteJSON(w, http.StatusOK, c.issue(Account))
+	case "instance/service-accounts/default/email":
+		_, _ = w.Write([]byte(Account))
 	default:
 		http.NotFound(w, r)
 	}

@@ -148,7 +148,7 @@ func TestOnlyWhatComputeEngineSaysIsGone(t *testing.T) {
 			func(_ *gcesim.Cloud, n *corev1.Node) { n.Spec.ProviderID = "aws:///eu-west-3a/i-0123" }, "none of Compute Engine",
 		},
 		"in a zone that is not there": {
-			func(_ *gcesim.Cloud, n *corev1.Node) { n.Spec.ProviderID = idOf("europe-west9-a", n.Name) }, "zones/europe-west9-a' was not found",
+			func(_ *gcesim.Cloud, n *corev1.Node) { n.Spec.ProviderID = idOf("europe-west9-a", n.Name) }, "'europe-west9-a'. Unknown zone. (check local-zone in the cloud config",
 		},
 		"without an address": {func(sim *gcesim.Cloud, n *corev1.Node) {
 			sim.AddInstance(gcesim.Instance{Name: n.Name})

@@ -76,6 +76,8 @@ func (c *Cloud) serveCompute(w http.ResponseWriter, r *http.Request) {
 	case !fault.HasEffect():
 	case project != Project:
 		refused = refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s' was not found", project)
+	case c.checkPermission(identity, in) != nil:
+		refused = c.checkPermission(identity, in)
 	case len(text) > 0 && json.Unmarshal(text, &in.body) != nil:
 		refused = refuse(http.StatusBadRequest, "parseError", "Parse Error")
 	default:
@@ -128,7 +130,8 @@ func (c *Cloud) do(in *request) (object, *refusal) {
 		}
 		scope = strings.Join(parts[:2], "/")
 		if c.objects[scope] == nil {
-			return nil, notFound(scope)
+			kind := strings.TrimSuffix(parts[0], "s")
+			return nil, refuse(http.StatusBadRequest, "invalid", "Invalid value for field '%s': '%s'. Unknown %s.", kind, parts[1], kind)
 		}
 		parts = parts[1:]
 	}
@@ -294,7 +297,14 @@ func (c *Cloud) aggregated(in *request) (object, *refusal) {
 	var all []any
 	for _, p := range c.order {
 		parts := strings.Split(p, "/")
-		if len(parts) == 4 && parts[2] == "instances" && !slices.Contains(c.unreachable, parts[1]) {
+		if len(parts) != 4 || parts[2] != "instances" || slices.Contains(c.unreachable, parts[1]) {
+			continue
+		}
+		is, refused := matches(c.objects[p], in.query.Get("filter"))
+		if refused != nil {
+			return nil, refused
+		}
+		if is {
 			all = append(all, c.objects[p])
 		}
 	}

@@ -3,7 +3,6 @@ package transport
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,7 +41,7 @@ func (c *Call) Failed() error {
 	return c.failed
 }
 
-// Correct returns the call's error. It wraps the first failure of a request where a library has formatted it into text.
+// Correct returns the call's error. It wraps the first failure of a request: a library may have formatted it into text.
 // Where a library only logged the failure of a change, that is the error.
 func (c *Call) Correct(err error) error {
 	c.mu.Lock()
@@ -52,7 +51,7 @@ func (c *Call) Correct(err error) error {
 		return nil
 	case err == nil:
 		return fmt.Errorf("not all changes were made: %w", c.refused)
-	case c.failed == nil || errors.Is(err, c.failed):
+	case c.failed == nil:
 		return err
 	}
 	return refused{refusal: c.failed, err: err}

@@ -126,7 +126,7 @@ type tokens []Token
 
 func (t *tokens) Token(context.Context) (Token, error) {
 	if len(*t) == 0 {
-		return Token{}, &tokenRefusal{http.StatusNotFound, "the metadata server"}
+		return Token{}, &tokenRefusal{status: http.StatusNotFound, from: "the metadata server"}
 	}
 	next := (*t)[0]
 	*t = (*t)[1:]

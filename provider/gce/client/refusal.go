@@ -56,6 +56,9 @@ func (r *refusing) RoundTrip(in *http.Request) (*http.Response, error) {
 		}
 	}
 	out.Body = io.NopCloser(bytes.NewReader(body))
+	if err := nameSetting(out); err != nil {
+		return nil, err
+	}
 	return out, nil
 }
 

@@ -46,10 +46,19 @@ func (e *TokenError) Unwrap() error { return e.err }
 type tokenRefusal struct {
 	status int
 	from   string
+	// code and account are what the token service said, and whose token it was to give; empty where that is not known.
+	code, account string
 }
 
 func (e *tokenRefusal) Error() string {
-	return fmt.Sprintf("%s answers %d %s", e.from, e.status, http.StatusText(e.status))
+	text := fmt.Sprintf("%s answers %d %s", e.from, e.status, http.StatusText(e.status))
+	if e.code != "" {
+		text += ", " + e.code
+	}
+	if e.account != "" {
+		text += " (the key is of " + e.account + ": check that the account and the key still exist, and this machine's clock)"
+	}
+	return text
 }
 
 // HTTPStatusCode counts a refusal as one of credentials.
@@ -155,7 +164,7 @@ func readAnswer(request *http.Request, from string) ([]byte, error) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return nil, &tokenRefusal{answer.StatusCode, from}
+		return nil, &tokenRefusal{status: answer.StatusCode, from: from}
 	}
 	return io.ReadAll(io.LimitReader(answer.Body, maxToken))
 }
@@ -174,7 +183,9 @@ func (Default) Token(ctx context.Context) (Token, error) {
 	if err != nil {
 		var refused *oauth2.RetrieveError
 		if errors.As(err, &refused) && refused.Response != nil { // its text may quote what was sent
-			return Token{}, &tokenRefusal{refused.Response.StatusCode, "the token service"}
+			return Token{}, &tokenRefusal{
+				refused.Response.StatusCode, "the token service", codeOf(refused.Body), Default{}.account(ctx),
+			}
 		}
 		return Token{}, err
 	}
@@ -247,8 +258,17 @@ func (a *authorizing) RoundTrip(in *http.Request) (*http.Response, error) {
 	in = in.Clone(in.Context())
 	in.Header.Set("Authorization", "Bearer "+token)
 	out, err := a.next.RoundTrip(in)
-	if err == nil && out.StatusCode == http.StatusUnauthorized {
-		a.tokens.forget(token)
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	switch out.StatusCode {
+	case http.StatusUnauthorized:
+		a.tokens.forget(token)
+	case http.StatusForbidden:
+		err = nameAccount(in.Context(), out, a.tokens.source)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer to compute %s: %w", Describe(in).Operation, err)
+	}
+	return out, nil
 }
