@@ -266,3 +266,63 @@ func TestCredentialsThatGoAway(t *testing.T) {
 	sim.RefuseTokens(0)
 	list(t, provider, nodes...)
 }
+
+// TestALocalZoneThatIsWrong, and has the form of one: no node and no load balancer is gone for it, and errors name the setting.
+func TestALocalZoneThatIsWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		zone     string
+		isUnread bool // the zone does not exist
+		says     string
+	}{
+		"no such zone":    {"europe-west3-x", true, "check local-zone in the cloud config"},
+		"no such region":  {"europe-west9-a", true, "check local-zone in the cloud config"},
+		"of other nodes'": {"europe-west3-c", false, "are looked for in europe-west3-c alone: check local-zone in the cloud config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, provider, nodes := cluster(t, 6, gcesim.Options{}, "local-zone = "+c.zone)
+			says := func(what string, err error) {
+				t.Helper()
+				if err == nil || errors.Is(err, cloudprovider.InstanceNotFound) || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%s: the error is %v", what, err)
+				}
+			}
+			if err := provider.Probe(t.Context()); c.isUnread {
+				says("readiness", err)
+			} else if err != nil {
+				t.Error(err)
+			}
+			for i, state := range list(t, provider, nodes...) {
+				if state.Err != nil || !state.Exists {
+					t.Errorf("node %d, whose provider ID has its zone: %+v", i, state)
+				}
+			}
+			nameless := make([]*corev1.Node, len(nodes))
+			for i, n := range nodes {
+				nameless[i] = node(n.Name, "")
+			}
+			for _, some := range [][]*corev1.Node{nameless, nameless[:1]} {
+				if states := list(t, provider, some...); states[0].Exists {
+					t.Errorf("in no zone that is looked in, it is %+v", states[0])
+				} else if len(some) == 1 || !c.isUnread {
+					says("a node without a provider ID", states[0].Err)
+				}
+			}
+			_, err := provider.InstanceMetadata(t.Context(), nameless[1])
+			says("the metadata of a node without a provider ID", err)
+			sim.SetUnreachable("europe-west3-b")
+			if is, err := provider.InstanceExists(t.Context(), nameless[1]); is || err == nil {
+				t.Errorf("with a zone that is not reachable, it exists: %v, error %v", is, err)
+			}
+			sim.SetUnreachable()
+			if is, err := provider.InstanceExists(t.Context(), node("gone", "")); !c.isUnread && (is || err != nil) {
+				t.Errorf("an instance that no zone has exists: %v, error %v", is, err)
+			}
+			lb, web := ccmtest.LoadBalancers(t, provider), ccmtest.Service("web", nil)
+			_, err = lb.EnsureLoadBalancer(t.Context(), "lab", web, nameless)
+			says("a load balancer", err)
+			if left := sim.Objects(); len(left) > 0 {
+				t.Errorf("it made %v", left)
+			}
+		})
+	}
+}

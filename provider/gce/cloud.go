@@ -176,15 +176,14 @@ func (c *Cloud) ListInstances(
 	return c.instances.list(ctx, nodes, want)
 }
 
-// Probe reads the cluster's region, for readiness: it returns nil if the answer came and the credentials are good for
-// it.
+// Probe reads the local zone, for readiness. It returns nil if the answer came and the credentials are good for it.
 func (c *Cloud) Probe(ctx context.Context) error {
 	name, err := c.project.name(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = c.project.compute().Regions.Get(name, c.project.conf.Region).Context(ctx).Do()
-	return explain(err, "reading region %s of project %s", c.project.conf.Region, name)
+	_, err = c.project.compute().Zones.Get(name, c.project.conf.LocalZone).Context(ctx).Do()
+	return explain(err, "reading zone %s of project %s", c.project.conf.LocalZone, name)
 }
 
 // explain says what was being done. It returns nil for nil.

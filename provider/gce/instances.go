@@ -65,7 +65,7 @@ func (i *instances) list(ctx context.Context, nodes []*corev1.Node, want cloud.W
 		return nil, err
 	}
 	if len(nodes) > direct {
-		if err := l.read(ctx); err != nil {
+		if err := l.read(ctx, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -107,9 +107,12 @@ func (i *instances) open(ctx context.Context) (*listing, error) {
 	}, nil
 }
 
-// read lists the instances of all zones.
-func (l *listing) read(ctx context.Context) error {
+// read lists the instances of all zones, or those that pass a filter.
+func (l *listing) read(ctx context.Context, filter string) error {
 	all := l.instances.project.compute().Instances.AggregatedList(l.project).MaxResults(pageSize)
+	if filter != "" {
+		all = all.Filter(filter)
+	}
 	err := all.ReturnPartialSuccess(false).Pages(ctx, func(page *compute.InstanceAggregatedList) error {
 		problems := []error{l.problem, incomplete(page.Warning)}
 		if len(page.Unreachables) > 0 {
@@ -129,7 +132,7 @@ func (l *listing) read(ctx context.Context) error {
 	if err != nil {
 		return explain(err, "listing the instances of project %s", l.project)
 	}
-	l.isRead = true
+	l.isRead = l.isRead || filter == ""
 	return nil
 }
 
@@ -198,13 +201,37 @@ func (l *listing) find(ctx context.Context, node *corev1.Node) (*compute.Instanc
 	}
 	switch len(found) {
 	case 0:
-		return nil, nil
+		if at.zone == "" {
+			err = l.checkOtherZones(ctx, node, at.name)
+		}
+		return nil, err
 	case 1:
 		return found[0], nil
 	default:
 		return nil, fmt.Errorf("node %q: several zones have an instance of this name, and it has no provider ID: %s and %s",
 			node.Name, path.Base(found[0].Zone), path.Base(found[1].Zone))
 	}
+}
+
+// checkOtherZones returns an error for a Node without a provider ID whose instance is in a zone in which none is looked
+// for. That the managed zones lack it does not say that it does not exist.
+func (l *listing) checkOtherZones(ctx context.Context, node *corev1.Node, name string) error {
+	if !l.isRead {
+		if err := l.read(ctx, "name eq "+name); err != nil {
+			return fmt.Errorf("looking for the instance of node %q in all zones: %w", node.Name, err)
+		}
+	}
+	for at := range l.known {
+		if at.name == name {
+			return fmt.Errorf("node %q: its instance is in zone %s, and instances of nodes without a provider ID are looked for "+
+				"in %s alone: check local-zone in the cloud config, or set multizone=true there",
+				node.Name, at.zone, strings.Join(l.zones, ", "))
+		}
+	}
+	if l.problem != nil {
+		return fmt.Errorf("node %q: no list of project %s has its instance, and %w", node.Name, l.project, l.problem)
+	}
+	return nil
 }
 
 // ask asks for an instance that is not in the list. That a list lacks it does not say that it does not exist.

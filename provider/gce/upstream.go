@@ -267,7 +267,7 @@ func (l *lane) list(ctx context.Context) (*listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := list.read(ctx); err != nil {
+	if err := list.read(ctx, ""); err != nil {
 		return nil, err
 	}
 	l.listing = list
