@@ -181,7 +181,7 @@ func TestNothingIsSentBeforeAController(t *testing.T) {
 // TestAnInternalLoadBalancer goes by instance groups and a backend service. The finalizer says that it may be there, whatever of it is gone.
 func TestAnInternalLoadBalancer(t *testing.T) {
 	sim, provider, nodes := cluster(t, 4, gcesim.Options{}, "multizone = true", "subnetwork-name = lab")
-	for _, n := range nodes {
+	for _, n := range nodes[1:] { // the first one has no label of its zone yet
 		n.Labels = map[string]string{corev1.LabelTopologyZone: strings.Split(n.Spec.ProviderID, "/")[3]}
 	}
 	lb, web := ccmtest.LoadBalancers(t, provider), ccmtest.Service("web", internal)
@@ -217,5 +217,48 @@ func TestAnInternalLoadBalancer(t *testing.T) {
 	}
 	if _, exists, err := lb.GetLoadBalancer(t.Context(), "lab", web); err != nil || !exists {
 		t.Errorf("with its finalizer it exists: %v (error %v)", exists, err)
+	}
+}
+
+// TestAZoneThatIsEmpty: with no node left in it, its instance group goes, once no load balancer has it any more.
+func TestAZoneThatIsEmpty(t *testing.T) {
+	sim, provider, nodes := cluster(t, 4, gcesim.Options{}, "multizone = true", "subnetwork-name = lab")
+	lb := ccmtest.LoadBalancers(t, provider)
+	services := []*corev1.Service{ccmtest.Service("web", internal), ccmtest.Service("api", internal)}
+	services[1].UID = "11111111-0000-4000-8000-000000617069"
+	for _, s := range services {
+		if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", s, nodes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := func(zone string) string { return "zones/" + zone + "/instanceGroups/k8s-ig--" + clusterID }
+	backends := func(s *corev1.Service) int {
+		list, _ := sim.Object("regions/europe-west3/backendServices/" + lb.GetLoadBalancerName(t.Context(), "lab", s))["backends"].([]any)
+		return len(list)
+	}
+	var left []*corev1.Node
+	for _, n := range nodes {
+		if strings.Contains(n.Spec.ProviderID, "/"+gcesim.Zone+"/") {
+			left = append(left, n)
+		}
+	}
+	for i, s := range services {
+		if err := lb.UpdateLoadBalancer(t.Context(), "lab", s, left); err != nil || backends(s) != 1 {
+			t.Errorf("%s has %d instance groups: %v", s.Name, backends(s), err)
+		}
+		if isThere := sim.Object(group("europe-west3-b")) != nil; isThere != (i == 0) {
+			t.Errorf("after %s is brought up to date, the group of the empty zone is there: %v", s.Name, isThere)
+		}
+	}
+	if sim.Object(group(gcesim.Zone)) == nil {
+		t.Error("the group of the zone with nodes is gone")
+	}
+	sim.Calls()
+	if err := lb.UpdateLoadBalancer(t.Context(), "lab", services[0], left); err != nil {
+		t.Error(err)
+	}
+	ccmtest.CheckReads(t, sim.Calls())
+	if err := lb.UpdateLoadBalancer(t.Context(), "lab", services[0], nodes); err != nil || backends(services[0]) != 2 {
+		t.Errorf("with nodes in the zone again it has %d instance groups: %v", backends(services[0]), err)
 	}
 }

@@ -166,12 +166,16 @@ func (c *Cloud) userOf(at, collection string) string {
 		"healthChecks":     {"backendServices", "healthChecks"},
 		"instanceGroups":   {"backendServices", "backends"},
 	}[collection]
+	name := path.Base(at)
+	if collection == "instanceGroups" { // those of all zones have one name
+		name = at
+	}
 	for _, p := range c.order {
 		if uses.by == "" || path.Base(path.Dir(p)) != uses.by {
 			continue
 		}
 		links := strings.ReplaceAll(fmt.Sprint(c.objects[p][uses.field]), "]", " ") + " "
-		if strings.Contains(links, "/"+path.Base(at)+" ") {
+		if strings.Contains(links, "/"+name+" ") {
 			return p
 		}
 	}

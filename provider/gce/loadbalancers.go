@@ -10,6 +10,7 @@ import (
 
 	compute "google.golang.org/api/compute/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	cloudprovider "k8s.io/cloud-provider"
 	upstream "k8s.io/cloud-provider-gcp/providers/gce"
@@ -65,7 +66,7 @@ func (b *loadBalancers) GetLoadBalancer(
 	}
 	var left []part
 	err = b.upstream.call(ctx, func(ctx context.Context, made *upstream.Cloud) error {
-		left, err = b.upstream.leftover(ctx, made, name)
+		left, err = b.upstream.leftover(ctx, made, service)
 		return err
 	})
 	if err != nil {
@@ -91,6 +92,9 @@ func (b *loadBalancers) EnsureLoadBalancer(
 			return err
 		}
 		status, err = made.EnsureLoadBalancer(ctx, cluster, service, members)
+		if err == nil {
+			err = b.upstream.leaveZones(ctx, made, service, members)
+		}
 		return err
 	})
 	if err = correct(err); err != nil {
@@ -113,7 +117,10 @@ func (b *loadBalancers) UpdateLoadBalancer(
 		if err != nil {
 			return err
 		}
-		return made.UpdateLoadBalancer(ctx, cluster, service, members)
+		if err := made.UpdateLoadBalancer(ctx, cluster, service, members); err != nil {
+			return err
+		}
+		return b.upstream.leaveZones(ctx, made, service, members)
 	}))
 }
 
@@ -125,8 +132,18 @@ func (b *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster s
 		if err := made.EnsureLoadBalancerDeleted(ctx, cluster, service); err != nil {
 			return err
 		}
-		return b.upstream.sweep(ctx, made, b.GetLoadBalancerName(ctx, cluster, service))
+		return b.upstream.sweep(ctx, made, service)
 	}))
+}
+
+// withZone is a Node with the label of its zone. Upstream leaves one without it out of internal load balancers.
+func withZone(node *corev1.Node, zone string) *corev1.Node {
+	if node.Labels[corev1.LabelTopologyZone] == zone {
+		return node
+	}
+	node = node.DeepCopy()
+	metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelTopologyZone, zone)
+	return node
 }
 
 // members are the nodes whose instances exist. Upstream leaves those out that its list lacks, and does not say so. A
@@ -152,7 +169,7 @@ func (b *loadBalancers) members(ctx context.Context, nodes []*corev1.Node) (memb
 			return nil, fmt.Errorf("node %q is in zone %s, and load balancers have instances of %v alone: "+
 				"set multizone=true in the cloud config", node.Name, at.zone, list.zones)
 		}
-		members = append(members, node)
+		members = append(members, withZone(node, path.Base(instance.Zone)))
 	}
 	if len(members) == 0 {
 		return nil, fmt.Errorf("none of the %d nodes has an instance in project %s: the load balancer keeps its members. "+

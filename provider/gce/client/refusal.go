@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	compute "google.golang.org/api/compute/v1"
 	"google.golang.org/api/googleapi"
@@ -28,6 +29,13 @@ func IsNotFound(err error) bool {
 func IsConflict(err error) bool {
 	var refusal *googleapi.Error
 	return errors.As(err, &refusal) && refusal.Code == http.StatusConflict
+}
+
+// IsInUse reports whether Compute Engine has said that another object uses the one that was to be deleted.
+func IsInUse(err error) bool {
+	var refusal *googleapi.Error
+	return errors.As(err, &refusal) && refusal.Code == http.StatusBadRequest &&
+		(strings.Contains(refusal.Message, "being used by") || strings.Contains(refusal.Message, "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"))
 }
 
 // refusing turns refusals that are not Compute Engine's into errors. Upstream takes any 404 for "does not exist", any
