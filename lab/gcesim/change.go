@@ -30,16 +30,6 @@ func (c *Cloud) drop(at string) {
 	c.order = slices.DeleteFunc(c.order, func(p string) bool { return p == at })
 }
 
-// operation is that of a change which was made. It is done once it was waited for.
-func (c *Cloud) operation(target string) object {
-	scope := "global"
-	if parts := strings.Split(target, "/"); parts[0] != scope {
-		scope = strings.Join(parts[:2], "/")
-	}
-	name := fmt.Sprintf("operation-%d", c.number+1)
-	return c.put(scope+"/operations/"+name, object{"name": name, "status": "RUNNING", "targetLink": c.link(target)})
-}
-
 // text is a field of an object.
 func text(o object, field string) string {
 	value, _ := o[field].(string)
@@ -72,8 +62,7 @@ func (c *Cloud) insert(in *request, at string) (object, *refusal) {
 	if network := text(in.body, "network"); network != "" && c.objects["global/networks/"+path.Base(network)] == nil {
 		return nil, notFound("global/networks/" + path.Base(network))
 	}
-	c.put(at+"/"+name, in.body)
-	return c.operation(at + "/" + name), nil
+	return c.operation(at+"/"+name, func() { c.put(at+"/"+name, in.body) }), nil
 }
 
 // holders are the objects of a collection with a value in a field.
@@ -193,7 +182,7 @@ func (c *Cloud) verb(in *request, at, verb string) (object, *refusal) {
 	}
 	switch verb {
 	case "operations.wait":
-		o["status"] = "DONE"
+		c.finish(at)
 		return o, nil
 	case "targetPools.addInstance", "targetPools.removeInstance":
 		return c.changeMembers(in, at, strings.HasSuffix(verb, "addInstance"))
@@ -229,6 +218,5 @@ func (c *Cloud) changeMembers(in *request, at string, add bool) (object, *refusa
 			return nil, refuse(http.StatusBadRequest, "memberNotFound", "The instance %s is not a member", instance)
 		}
 	}
-	c.objects[at]["instances"] = members
-	return c.operation(at), nil
+	return c.operation(at, func() { c.objects[at]["instances"] = members }), nil
 }

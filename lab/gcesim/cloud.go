@@ -67,6 +67,10 @@ type Cloud struct {
 	noToken  int // the status with which the metadata server refuses tokens; 0 for none
 	objects  map[string]object
 	order    []string // paths of objects, as they were made
+	// failing is the fault of operations from now on, and failed are the errors with which operations will end.
+	failing   *OperationFault
+	isFailing bool
+	failed    map[string]object
 	// unreachable are zones that a list of all lacks.
 	unreachable []string
 }
@@ -75,6 +79,7 @@ type Cloud struct {
 func Start(o Options) *Cloud {
 	c := &Cloud{
 		options: o, tokens: map[string]string{}, accounts: map[string]*account{}, objects: map[string]object{},
+		failed: map[string]object{},
 	}
 	compute := http.Handler(http.HandlerFunc(c.serveCompute))
 	if o.Front != nil {

@@ -173,7 +173,7 @@ func (c *Cloud) object(in *request, collection string) (object, *refusal) {
 	switch in.method {
 	case http.MethodGet:
 		if collection == "operations" { // the in-tree provider asks until it is done, and does not wait
-			defer func() { have["status"] = "DONE" }()
+			defer c.finish(in.path)
 			return maps.Clone(have), nil
 		}
 		return have, nil
@@ -182,18 +182,14 @@ func (c *Cloud) object(in *request, collection string) (object, *refusal) {
 			return nil, refuse(http.StatusBadRequest, "resourceInUseByAnotherResource",
 				"The %s resource '%s' is already being used by '%s'", collection, in.path, user)
 		}
-		c.drop(in.path)
+		return c.operation(in.path, func() { c.drop(in.path) }), nil
 	case http.MethodPatch, http.MethodPut:
 		if !slices.Contains([]string{"firewalls", "httpHealthChecks", "healthChecks", "backendServices"}, collection) {
 			return nil, unknown
 		}
-		for field, value := range in.body {
-			have[field] = value
-		}
-	default:
-		return nil, unknown
+		return c.operation(in.path, func() { maps.Copy(have, in.body) }), nil
 	}
-	return c.operation(in.path), nil
+	return nil, unknown
 }
 
 func notFound(path string) *refusal {

@@ -17,6 +17,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	upstream "k8s.io/cloud-provider-gcp/providers/gce"
 
+	"github.com/transplant-dev/transplant/provider/gce/client"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -200,8 +201,13 @@ func (l *limiter) Accept(ctx context.Context, key *k8scloud.RateLimitKey) error 
 	return context.Cause(ctx)
 }
 
-// Observe implements k8scloud.RateLimiter.
-func (*limiter) Observe(context.Context, error, *k8scloud.RateLimitKey) {}
+// Observe implements k8scloud.RateLimiter. It notes that an operation has ended with an error: the answer that says so
+// is no refusal, and upstream only logs some.
+func (l *limiter) Observe(_ context.Context, err error, key *k8scloud.RateLimitKey) {
+	if call := l.bound.Call(); call != nil && key.Service == "Operations" && client.FailsCall(err) {
+		call.NoteFailure(err, true)
+	}
+}
 
 // router sends requests to the project that has the object, as upstream's own does.
 type router struct{ project, network string }

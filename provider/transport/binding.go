@@ -76,7 +76,7 @@ func (b *Binding) RoundTrip(in *http.Request) (*http.Response, error) {
 	}
 	out, err := b.options.Once.send(call, in, b.options.Next)
 	if failure := b.options.Failure(out, err); failure != nil {
-		call.noteFailure(failure, b.options.Describe(in).Mutates)
+		call.NoteFailure(failure, b.options.Describe(in).Mutates)
 	}
 	return out, err
 }

@@ -57,7 +57,8 @@ func (c *Call) Correct(err error) error {
 	return refused{refusal: c.failed, err: err}
 }
 
-func (c *Call) noteFailure(err error, isChange bool) {
+// NoteFailure keeps what has failed in a call, where it is the first. A library may only log it.
+func (c *Call) NoteFailure(err error, isChange bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failed == nil {

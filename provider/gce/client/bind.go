@@ -2,8 +2,10 @@ package client
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"google.golang.org/api/googleapi"
 
@@ -23,11 +25,7 @@ func failure(out *http.Response, err error) error {
 	if err != nil {
 		return err
 	}
-	switch out.StatusCode {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict:
-		return nil
-	}
-	if out.StatusCode < http.StatusBadRequest {
+	if out.StatusCode < http.StatusBadRequest || isActedOn(out.StatusCode) {
 		return nil
 	}
 	body, err := io.ReadAll(io.LimitReader(out.Body, maxRefusal))
@@ -39,4 +37,15 @@ func failure(out *http.Response, err error) error {
 	return googleapi.CheckResponse(&http.Response{
 		StatusCode: out.StatusCode, Header: out.Header, Body: io.NopCloser(bytes.NewReader(body)),
 	})
+}
+
+// isActedOn reports whether libraries act on a refusal: that an object is there, in use or gone.
+func isActedOn(status int) bool {
+	return slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusConflict}, status)
+}
+
+// FailsCall reports whether the error of an operation fails the call that it is of.
+func FailsCall(err error) bool {
+	var refusal *googleapi.Error
+	return err != nil && (!errors.As(err, &refusal) || !isActedOn(refusal.Code))
 }

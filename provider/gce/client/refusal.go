@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,12 +85,16 @@ func isGoogles(body []byte, status int) bool {
 
 // OperationError is the error of an operation that has ended; nil for one that did what it was to do.
 func OperationError(operation *compute.Operation) error {
+	status := int(operation.HttpErrorStatusCode)
 	if operation.Error == nil || len(operation.Error.Errors) == 0 {
-		return nil
+		if status < http.StatusBadRequest {
+			return nil
+		}
+		return &googleapi.Error{Code: status, Message: operation.HttpErrorMessage}
 	}
 	first := operation.Error.Errors[0]
 	return &googleapi.Error{
-		Code: int(operation.HttpErrorStatusCode), Message: first.Message,
+		Code: cmp.Or(status, http.StatusBadRequest), Message: first.Message,
 		Errors: []googleapi.ErrorItem{{Reason: first.Code, Message: first.Message}},
 	}
 }
