@@ -1,6 +1,7 @@
 package azuresim
 
 import (
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -26,7 +27,8 @@ const (
 	ScaleSet      = "workers"
 	Set           = "workers-as" // the availability set
 	Size          = "Standard_D2s_v3"
-	// Identity is whose the tokens of the managed identity are, and ClientID whose those of the secret are.
+	// Identity is whose the tokens of the managed identity are. ClientID is whose those of the secret and of certificates
+	// are.
 	Identity = "manager-identity"
 	ClientID = "99999999-0000-0000-0000-000000000001"
 	Secret   = "a-secret-of-the-lab"
@@ -58,6 +60,8 @@ type Cloud struct {
 	operations map[string]int
 	noTokens   bool
 	instances  int // of the scale set
+	// certificates are those with which ClientID may ask for tokens.
+	certificates []*x509.Certificate
 }
 
 // Start serves a new cloud on a free port of loopback. Close ends it.

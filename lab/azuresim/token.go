@@ -1,6 +1,10 @@
 package azuresim
 
 import (
+	"crypto/sha1" //nolint:gosec // of certificates, as the directory has it
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -92,10 +96,8 @@ func (c *Cloud) serveLogin(w http.ResponseWriter, r *http.Request) {
 			"issuer": at, "authorization_endpoint": at + "/oauth2/authorize", "token_endpoint": at + "/oauth2/token",
 		})
 	case r.URL.Path == "/adfs/oauth2/token" && r.Method == http.MethodPost:
-		if r.FormValue("client_id") != ClientID || r.FormValue("client_secret") != Secret {
-			simhttp.WriteJSON(w, http.StatusUnauthorized, object{
-				"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided.",
-			})
+		if problem := c.checkClient(r, at+"/oauth2/token"); problem != "" {
+			simhttp.WriteJSON(w, http.StatusUnauthorized, object{"error": "invalid_client", "error_description": problem})
 			return
 		}
 		simhttp.WriteJSON(w, http.StatusOK, object{
@@ -104,6 +106,94 @@ func (c *Cloud) serveLogin(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// checkClient says what is wrong with the credentials of a request for a token: a secret, or a statement that the key of
+// a registered certificate has signed. It is empty where they are good.
+func (c *Cloud) checkClient(r *http.Request, address string) (problem string) {
+	assertion := r.FormValue("client_assertion")
+	switch {
+	case r.FormValue("client_id") != ClientID:
+		return "AADSTS700016: Application was not found in the directory."
+	case r.FormValue("grant_type") != "client_credentials":
+		return "AADSTS70003: The app requested an unsupported grant type."
+	case assertion == "" && r.FormValue("client_secret") != Secret:
+		return "AADSTS7000215: Invalid client secret provided."
+	case assertion == "":
+		return ""
+	case r.FormValue("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer":
+		return "AADSTS50027: The type of the client assertion is not supported."
+	}
+	return c.checkAssertion(assertion, address)
+}
+
+// RegisterCertificate has the directory take statements that a certificate's key has signed, as those of ClientID.
+func (c *Cloud) RegisterCertificate(certificate *x509.Certificate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.certificates = append(c.certificates, certificate)
+}
+
+// checkAssertion says what is wrong with a signed statement; empty where it is good.
+func (c *Cloud) checkAssertion(assertion, address string) (problem string) {
+	var head struct {
+		Algorithm  string `json:"alg"`
+		Thumbprint string `json:"x5t"` // the SHA-1 sum of the certificate
+	}
+	var claims struct {
+		Issuer    string `json:"iss"`
+		Subject   string `json:"sub"`
+		Audience  string `json:"aud"`
+		NotBefore int64  `json:"nbf"`
+		Expires   int64  `json:"exp"`
+	}
+	parts := strings.Split(assertion, ".")
+	if len(parts) != 3 || !decode(parts[0], &head) || !decode(parts[1], &claims) || head.Algorithm != "RS256" {
+		return "AADSTS50027: JWT token is invalid or malformed."
+	}
+	by := c.certificateOf(head.Thumbprint)
+	now := time.Now().Unix()
+	switch {
+	case by == nil:
+		return "AADSTS700027: The certificate that signed the client assertion is not registered on application."
+	case by.NotAfter.Before(time.Now()):
+		return "AADSTS700027: The certificate used to sign the client assertion has expired."
+	case claims.Issuer != ClientID || claims.Subject != ClientID:
+		return "AADSTS700021: The client assertion's application identifier doesn't match."
+	case claims.Audience != address:
+		return "AADSTS700023: Client assertion audience claim does not match."
+	case claims.NotBefore > now+60 || claims.Expires <= now:
+		return "AADSTS700024: Client assertion is not within its valid time range."
+	}
+	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err == nil {
+		err = by.CheckSignature(x509.SHA256WithRSA, []byte(parts[0]+"."+parts[1]), signature)
+	}
+	if err != nil {
+		return "AADSTS700027: Client assertion failed signature validation."
+	}
+	return ""
+}
+
+// certificateOf is the registered certificate with a thumbprint; nil for none. Clients write it in either base64.
+func (c *Cloud) certificateOf(thumbprint string) *x509.Certificate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.certificates {
+		sum := sha1.Sum(one.Raw) //nolint:gosec // the directory asks for it
+		for _, form := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {
+			if thumbprint == form.EncodeToString(sum[:]) {
+				return one
+			}
+		}
+	}
+	return nil
+}
+
+// decode reports whether a part of a signed statement could be read.
+func decode(part string, into any) bool {
+	text, err := base64.RawURLEncoding.DecodeString(part)
+	return err == nil && json.Unmarshal(text, into) == nil
 }
 
 // identityOf is whose a token is; empty for one that is not taken.
