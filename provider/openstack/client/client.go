@@ -10,12 +10,9 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,33 +102,6 @@ func New(o Options) (*Client, error) {
 		Availability: gophercloud.Availability(strings.TrimSuffix(o.Config.EndpointType, "URL")),
 	}
 	return c, nil
-}
-
-// newTransport has the certificates of the cloud config.
-func newTransport(g cloudconf.Global) (http.RoundTripper, error) {
-	next := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
-	next.TLSClientConfig = &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: g.TLSInsecure, //nolint:gosec // the cloud config asks for it by its name
-	}
-	if g.CAFile != "" {
-		pem, err := os.ReadFile(g.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("[Global] ca-file: %w", err)
-		}
-		next.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !next.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("[Global] ca-file: %s has no PEM certificate", g.CAFile)
-		}
-	}
-	if g.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(g.CertFile, g.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("[Global] cert-file and key-file: %w", err)
-		}
-		next.TLSClientConfig.Certificates = []tls.Certificate{pair}
-	}
-	return next, nil
 }
 
 // authOptions are the credentials in gophercloud's words. The user's and the project's domains default to the domain,
