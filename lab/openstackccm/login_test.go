@@ -1,10 +1,14 @@
 package openstackccm
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/lab/openstacksim"
@@ -99,4 +103,138 @@ func TestAnApplicationCredentialThatIsNotWhole(t *testing.T) {
 			t.Errorf("%s: %v", global, err)
 		}
 	}
+}
+
+// deletesNothing has a provider that cannot reach its cloud asked for all that its controllers ask for. None of the
+// answers may say that something is gone, and nothing may be changed.
+func (b *balanced) deletesNothing(t *testing.T, f *fixture, nodesAreRead bool, says ...string) {
+	t.Helper()
+	before := len(b.LoadBalancers()) + len(b.FloatingIPs())
+	balancers, _ := f.cloud.LoadBalancer()
+	now := metav1.Now()
+	gone := service("web")
+	gone.DeletionTimestamp = &now
+	calls := map[string]func() error{
+		"EnsureLoadBalancer": func() error {
+			_, err := balancers.EnsureLoadBalancer(t.Context(), cluster, service("web"), b.nodes)
+			return err
+		},
+		"UpdateLoadBalancer": func() error { return balancers.UpdateLoadBalancer(t.Context(), cluster, service("web"), b.nodes) },
+		"GetLoadBalancer": func() error {
+			_, _, err := balancers.GetLoadBalancer(t.Context(), cluster, gone)
+			return err
+		},
+		"EnsureLoadBalancerDeleted": func() error { return balancers.EnsureLoadBalancerDeleted(t.Context(), cluster, gone) },
+	}
+	if !nodesAreRead {
+		calls["InstanceExists"] = func() error {
+			_, err := f.cloud.InstanceExists(t.Context(), b.nodes[0])
+			return err
+		}
+		calls["InstanceMetadata"] = func() error {
+			_, err := f.cloud.InstanceMetadata(t.Context(), b.nodes[0])
+			return err
+		}
+		calls["ListInstances"] = func() error {
+			_, err := f.cloud.ListInstances(t.Context(), b.nodes, everything)
+			return err
+		}
+	}
+	for name, call := range calls {
+		err := call()
+		if err == nil || errors.Is(err, cloudprovider.InstanceNotFound) {
+			t.Errorf("%s: the error is %v", name, err)
+			continue
+		}
+		for _, part := range says {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: the error is %v, want %q in it", name, err, part)
+			}
+		}
+	}
+	if nodesAreRead {
+		if exists, err := f.cloud.InstanceExists(t.Context(), b.nodes[0]); err != nil || !exists {
+			t.Errorf("the Node's server exists: %v, error %v", exists, err)
+		}
+	}
+	if got := writes(b.Calls()); len(got) > 0 {
+		t.Errorf("it writes %v", got)
+	}
+	if left := len(b.LoadBalancers()) + len(b.FloatingIPs()); left != before {
+		t.Errorf("%d load balancers and floating IPs are left of %d", left, before)
+	}
+}
+
+// The config names a project in which the user has no role: Keystone refuses the login, and the error names the project.
+func TestAnotherProjectIsNoEmptyOne(t *testing.T) {
+	for _, project := range []string{"tenant-name=another", "tenant-name=\ntenant-id=00000000000000000000000000000000"} {
+		b := balance(t, 1)
+		b.ensure(t, service("web"))
+		other := startOn(t, b.Cloud, b.Config("[Global]\n"+project+"\n[LoadBalancer]"))
+		b.Calls()
+		_, name, _ := strings.Cut(strings.TrimPrefix(project, "tenant-name=\n"), "=")
+		b.deletesNothing(t, other, false, "logging in to OpenStack", "401", `the user has a role in project "`+name+`"`)
+		if err := other.cloud.Probe(t.Context()); !client.Refused(err) || strings.Contains(err.Error(), openstacksim.Password) {
+			t.Errorf("a start with it gives %v", err)
+		}
+	}
+}
+
+func TestAServiceThatIsNotInTheCatalog(t *testing.T) {
+	for _, lacks := range []string{"compute", "network", "load-balancer"} {
+		t.Run(lacks, func(t *testing.T) {
+			b := balance(t, 1)
+			s := service("web")
+			b.ensure(t, s)
+			b.LeaveOut(lacks)
+			fresh := startOn(t, b.Cloud, b.Config("[LoadBalancer]"))
+			b.Calls()
+			says := "OpenStack's catalog has no " + lacks + " service for region RegionOne: check [Global] region"
+			switch lacks {
+			case "load-balancer":
+				b.deletesNothing(t, fresh, true, says, "set [LoadBalancer] enabled=false")
+			case "compute": // load balancers are kept as they are without it
+				states, err := fresh.cloud.ListInstances(t.Context(), b.nodes, everything)
+				if err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("the nodes are %+v, and the error is %v", states, err)
+				}
+				exists, err := fresh.cloud.InstanceExists(t.Context(), b.nodes[0])
+				if err == nil || exists || !strings.Contains(err.Error(), says) {
+					t.Errorf("exists %v, error %v", exists, err)
+				}
+			case "network":
+				_, err := fresh.cloud.InstanceMetadata(t.Context(), b.nodes[0])
+				if err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("the error is %v", err)
+				}
+				balancers, _ := fresh.cloud.LoadBalancer()
+				_, err = balancers.EnsureLoadBalancer(t.Context(), cluster, s, b.nodes)
+				if err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("the error is %v", err)
+				}
+			}
+			if got := writes(b.Calls()); len(got) > 0 {
+				t.Errorf("it writes %v", got)
+			}
+			b.only(t)
+		})
+	}
+}
+
+// An event says it on the Service, which keeps its finalizer and its load balancer.
+func TestAnEventSaysThatTheCatalogLacksOctavia(t *testing.T) {
+	b := balance(t, 1)
+	b.LeaveOut("load-balancer")
+	c := control(t, b)
+	if _, err := c.client.CoreV1().Services("default").Create(t.Context(), service("web"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.until(t, "an event names the remedy", func() bool {
+		for range len(c.events.Events) {
+			if strings.Contains(<-c.events.Events, "catalog has no load-balancer service for region RegionOne: check [Global] region") {
+				return true
+			}
+		}
+		return false
+	})
 }

@@ -72,6 +72,7 @@ type Cloud struct {
 	neutron *neutron
 
 	credentials []credential
+	absent      []string // services that are not in the catalog
 }
 
 // hook is what happens before a request.

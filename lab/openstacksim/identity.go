@@ -43,28 +43,16 @@ func (c *Cloud) identity(in request) (answer, *refusal) {
 			return answer{}, refuse(http.StatusUnauthorized, "error", "Application credentials cannot request a scope.")
 		}
 		scoped = true // the credential says for which project it is
+	} else if project, ok := dig(in.body, "auth", "scope", "project").(object); ok && !isOwnProject(project) {
+		return answer{}, unauthorized() // as Keystone answers to a project in which the user has no role
 	}
 	token := "token-" + c.newID()
 	c.tokens[token] = true
-	endpoint := func(kind, name, path string) object {
-		return object{"type": kind, "name": name, "id": kind, "endpoints": []object{
-			{
-				"id":        kind,
-				"interface": "public",
-				"region":    c.options.Region,
-				"region_id": c.options.Region,
-				"url":       in.base() + path,
-			},
-		}}
-	}
 	body := object{"token": object{
 		"methods": []string{method}, "expires_at": time.Now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05.000000Z"),
 		"issued_at": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"),
 		"user":      object{"id": "u-" + name, "name": name, "domain": object{"id": "default", "name": "Default"}},
-		"catalog": []object{
-			endpoint("identity", "keystone", "/identity/v3"), endpoint("compute", "nova", "/compute/v2.1"),
-			endpoint("network", "neutron", "/network"), endpoint("load-balancer", "octavia", "/load-balancer"),
-		},
+		"catalog":   c.catalog(in.base()),
 	}}
 	if scoped {
 		body["token"].(object)["project"] = object{
@@ -74,6 +62,44 @@ func (c *Cloud) identity(in request) (answer, *refusal) {
 		} //nolint:forcetypeassert // made above
 	}
 	return answer{status: http.StatusCreated, body: body, header: map[string]string{"X-Subject-Token": token}}, nil
+}
+
+// catalog are the services, but for those that LeaveOut has named.
+func (c *Cloud) catalog(base string) []object {
+	list := []object{}
+	for _, service := range []struct{ kind, name, path string }{
+		{identityService, "keystone", "/identity/v3"},
+		{computeService, "nova", "/compute/v2.1"},
+		{networkService, "neutron", "/network"},
+		{balancerService, "octavia", "/load-balancer"},
+	} {
+		if slices.Contains(c.absent, service.kind) {
+			continue
+		}
+		list = append(list, object{"type": service.kind, "name": service.name, "id": service.kind, "endpoints": []object{{
+			"id":        service.kind,
+			"interface": "public",
+			"region":    c.options.Region,
+			"region_id": c.options.Region,
+			"url":       base + service.path,
+		}}})
+	}
+	return list
+}
+
+// LeaveOut has the catalogs of new tokens lack services: compute, network or load-balancer.
+func (c *Cloud) LeaveOut(services ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.absent = services
+}
+
+// isOwnProject reports whether a scope is the one project, by its ID or its name.
+func isOwnProject(project object) bool {
+	if id := text(project, "id"); id != "" {
+		return id == Project
+	}
+	return text(project, "name") == "demo"
 }
 
 func (c *Cloud) userOfPassword(body object) (name string, refused *refusal) {

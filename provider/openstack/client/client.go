@@ -182,6 +182,9 @@ func (c *Client) login(ctx context.Context) error {
 	}
 	status := statusOf(err)
 	err = fmt.Errorf("logging in to OpenStack at %s: %w", c.options.Config.AuthURL, Explain(err))
+	if status == http.StatusUnauthorized {
+		err = fmt.Errorf("%w (check the credentials in [Global] of the cloud config%s)", err, c.ofProject())
+	}
 	if status >= 400 && status < 500 && status != http.StatusTooManyRequests || errors.Is(err, errNoProject) {
 		err = &refusedError{err}
 		c.refusal, c.refused = err, time.Now()
@@ -268,6 +271,11 @@ func (c *Client) LoadBalancer(ctx context.Context) (*gophercloud.ServiceClient, 
 	return c.service(ctx, "load-balancer", openstack.NewLoadBalancerV2)
 }
 
+// without says what to do in a cloud that lacks a service.
+var without = map[string]string{
+	"load-balancer": ", or set [LoadBalancer] enabled=false where the cloud has no Octavia",
+}
+
 // service finds a service in the catalog and asks it for its versions, once. A service that is away is asked again.
 func (c *Client) service(
 	ctx context.Context,
@@ -286,8 +294,8 @@ func (c *Client) service(
 	var missing *gophercloud.ErrEndpointNotFound
 	switch {
 	case errors.As(err, &missing):
-		return nil, fmt.Errorf("OpenStack's catalog has no %s service%s: check [Global] region and os-endpoint-type",
-			kind, c.inRegion())
+		return nil, fmt.Errorf("OpenStack's catalog has no %s service%s: check [Global] region and os-endpoint-type%s",
+			kind, c.inRegion(), without[kind])
 	case err != nil:
 		return nil, fmt.Errorf("asking OpenStack's %s service for its versions: %w", kind, Explain(err))
 	}
@@ -296,6 +304,16 @@ func (c *Client) service(
 	}
 	c.found[kind] = made
 	return made, nil
+}
+
+// ofProject says which project the user needs a role in. Keystone answers alike to a wrong password and to a project
+// that does not exist.
+func (c *Client) ofProject() string {
+	project := cmp.Or(c.options.Config.TenantID, c.options.Config.TenantName)
+	if project == "" || c.auth.ApplicationCredentialID != "" || c.auth.ApplicationCredentialName != "" {
+		return ""
+	}
+	return fmt.Sprintf(", and that the user has a role in project %q", project)
 }
 
 func (c *Client) inRegion() string {
