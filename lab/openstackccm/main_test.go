@@ -36,12 +36,16 @@ func start(t *testing.T, o openstacksim.Options, more ...string) *fixture {
 }
 
 // startOn is our provider on a simulated cloud, by a cloud config.
-func startOn(t *testing.T, sim *openstacksim.Cloud, config []byte) *fixture {
+func startOn(t *testing.T, sim *openstacksim.Cloud, config []byte, change ...func(*openstack.Options)) *fixture {
 	t.Helper()
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
 	t.Cleanup(transport.CloseIdleConnections)
 	clock := testclock.NewFakePassiveClock(time.Now())
-	cloud, err := openstack.Open(config, openstack.Options{Client: client.Options{Next: transport}, Clock: clock})
+	options := openstack.Options{Client: client.Options{Next: transport}, Clock: clock}
+	for _, c := range change {
+		c(&options)
+	}
+	cloud, err := openstack.Open(config, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/lab/openstacksim"
+	"github.com/transplant-dev/transplant/provider/openstack"
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 )
 
@@ -115,6 +116,38 @@ func TestNodesAreFoundByName(t *testing.T) {
 	}
 	if _, err := f.cloud.InstanceMetadata(t.Context(), node("nobody", "")); !errors.Is(err, cloudprovider.InstanceNotFound) {
 		t.Errorf("without a server the error is %v", err)
+	}
+}
+
+// OS_CCM_REGIONAL has new provider IDs carry the region, and a Node with one of another region is no Node of this manager.
+func TestRegionalProviderIDs(t *testing.T) {
+	plain := start(t, openstacksim.Options{})
+	f := startOn(t, plain.Cloud, plain.Config(), func(o *openstack.Options) { o.Regional = true })
+	nodes := f.addServers(2)
+	id := strings.TrimPrefix(nodes[0].Spec.ProviderID, "openstack:///")
+	fresh := node(nodes[0].Name, "")
+	metadata, err := f.cloud.InstanceMetadata(t.Context(), fresh)
+	if err != nil || metadata.ProviderID != "openstack://RegionOne/"+id {
+		t.Fatalf("metadata %+v, error %v", metadata, err)
+	}
+	fresh.Spec.ProviderID = metadata.ProviderID
+	elsewhere := node("elsewhere", "")
+	elsewhere.Spec.ProviderID = "openstack://RegionTwo/" + id
+	states, err := f.cloud.ListInstances(t.Context(), []*corev1.Node{fresh, nodes[1], elsewhere}, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{metadata.ProviderID, "openstack://RegionOne/" + strings.TrimPrefix(nodes[1].Spec.ProviderID, "openstack:///")} {
+		if s := states[i]; !s.Exists || s.Err != nil || s.Metadata.ProviderID != want {
+			t.Errorf("state %+v, metadata %+v, want %s", s, s.Metadata, want)
+		}
+	}
+	if s := states[2]; s.Exists || s.Err == nil || !strings.Contains(s.Err.Error(), "is for region RegionTwo") {
+		t.Errorf("the Node of another region is %+v", s)
+	}
+	f.DeleteServer(id)
+	if exists, err := f.cloud.InstanceExists(t.Context(), fresh); err != nil || exists {
+		t.Errorf("its server is deleted, and exists: %v, error %v", exists, err)
 	}
 }
 

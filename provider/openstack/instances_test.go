@@ -73,6 +73,30 @@ func TestBothFormsOfProviderIDs(t *testing.T) {
 	}
 }
 
+// A Node keeps the providerID that it has. A new one carries the region where OS_CCM_REGIONAL asks for it, and is read again.
+func TestNewProviderIDsCarryTheRegionWhereThatIsAskedFor(t *testing.T) {
+	const id = "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"
+	server := &servers.Server{ID: id, Name: "n", AccessIPv4: "203.0.113.9", Flavor: map[string]any{"original_name": "m1.small"}}
+	for _, test := range []struct {
+		of   instances
+		want string
+	}{
+		{instances{region: "RegionOne"}, "openstack:///" + id},
+		{instances{region: "RegionOne", regional: true}, "openstack://RegionOne/" + id},
+		{instances{regional: true}, "openstack:///" + id},
+	} {
+		metadata, err := test.of.metadata(server, nil)
+		if err != nil || metadata.ProviderID != test.want {
+			t.Errorf("region %q, regional %v: %+v, error %v, want %s", test.of.region, test.of.regional, metadata, err, test.want)
+			continue
+		}
+		node := &corev1.Node{ObjectMeta: named("n"), Spec: corev1.NodeSpec{ProviderID: metadata.ProviderID}}
+		if got := test.of.queryFor(node); got != (asked{id: id}) {
+			t.Errorf("%s is read as %+v", metadata.ProviderID, got)
+		}
+	}
+}
+
 func TestLabels(t *testing.T) {
 	if got := labelValue(" zone/1 (old)"); got != "zone-1--old" {
 		t.Errorf("zone %q", got)
