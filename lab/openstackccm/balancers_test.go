@@ -264,6 +264,30 @@ func TestChangesOfAService(t *testing.T) {
 			[]string{"DELETE lbaas/pools/{id}", "DELETE lbaas/listeners/{id}"},
 		},
 		{
+			"SCTP", func(s *corev1.Service) {
+				s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "sig", Protocol: corev1.ProtocolSCTP, Port: 80, NodePort: 30038})
+			},
+			[]string{
+				"SCTP 80 SCTP ROUND_ROBIN " + members("30038") + " SCTP 7", https, "TCP 80 TCP ROUND_ROBIN " + members("30080") + " TCP 7",
+			},
+			[]string{"POST lbaas/listeners", "POST lbaas/pools", "PUT lbaas/pools/{id}/members", "POST lbaas/healthmonitors"},
+		},
+		{
+			"UDP in its place", func(s *corev1.Service) { s.Spec.Ports[2].Protocol = corev1.ProtocolUDP },
+			[]string{
+				https, "TCP 80 TCP ROUND_ROBIN " + members("30080") + " TCP 7", "UDP 80 UDP ROUND_ROBIN " + members("30038") + " UDP-CONNECT 7",
+			},
+			[]string{
+				"POST lbaas/listeners", "POST lbaas/pools", "PUT lbaas/pools/{id}/members", "POST lbaas/healthmonitors", "DELETE lbaas/pools/{id}",
+				"DELETE lbaas/listeners/{id}",
+			},
+		},
+		{
+			"TCP alone", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:2] },
+			[]string{https, "TCP 80 TCP ROUND_ROBIN " + members("30080") + " TCP 7"},
+			[]string{"DELETE lbaas/pools/{id}", "DELETE lbaas/listeners/{id}"},
+		},
+		{
 			"another node port", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 31080 },
 			[]string{https, "TCP 80 TCP ROUND_ROBIN " + members("31080") + " TCP 7"},
 			[]string{"PUT lbaas/pools/{id}/members"},

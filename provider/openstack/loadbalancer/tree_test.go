@@ -28,7 +28,7 @@ func random(r *rand.Rand) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "0-1", Annotations: map[string]string{}}}
 	for i := range 1 + r.IntN(4) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
-			Port: int32(80 + i), Protocol: corev1.Protocol(pick("TCP", "UDP")), NodePort: int32(30000 + r.IntN(3)),
+			Port: int32(80 + i), Protocol: corev1.Protocol(pick("TCP", "UDP", "SCTP")), NodePort: int32(30000 + r.IntN(3)),
 		})
 	}
 	s.Spec.SessionAffinity = corev1.ServiceAffinity(pick("None", "ClientIP"))
