@@ -190,7 +190,8 @@ func (a addressing) addressesOf(server *servers.Server, byServer map[string][]po
 		}
 	}
 	if !slices.ContainsFunc(list, func(n corev1.NodeAddress) bool { return n.Type != corev1.NodeHostName }) {
-		return nil, fmt.Errorf("server %s (%s, %s) has no address: none of its %d ports is ACTIVE, and Nova names none",
+		return nil, fmt.Errorf("server %s (%s, %s) has no address: none of its %d ports is ACTIVE, and Nova names none. "+
+			"Attach a port to it, and check [Networking] in the cloud config",
 			server.ID, server.Name, server.Status, len(byServer[server.ID]))
 	}
 	if len(a.order) > 0 {
