@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -113,6 +115,38 @@ func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 	if !planstep.SetsFlag(*s, "controllers", "*,-nodeipam") && !planstep.SetsFlag(*s, "controllers", "*,-node-ipam-controller") ||
 		!slices.Contains(s.Edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "cidr-allocator-type"}) {
 		t.Errorf("an external manager would ask a cloud that it has not: %v", s.Edits)
+	}
+}
+
+func TestTheLoopsOfADeploymentHaveOwnersInTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1.Component)
+		option v1.Options
+		want   map[string]string
+	}{
+		"with routes": {
+			want: map[string]string{"service": component.CCM, "cloud-node-lifecycle": component.CCM, "route": component.CCM, "nodeipam": component.KCM},
+		},
+		"node IPAM moves": {
+			option: v1.Options{NodeIPAM: v1.IPAMMove},
+			want:   map[string]string{"service": component.CCM, "cloud-node-lifecycle": component.CCM, "route": component.CCM, "nodeipam": component.CCM},
+		},
+		"without routes": {
+			change: func(m *v1.Component) { m.Flags["configure-cloud-routes"] = "false" },
+			want:   map[string]string{"service": component.CCM, "cloud-node-lifecycle": component.CCM, "nodeipam": component.KCM},
+		},
+		"a loop is switched off": {
+			change: func(m *v1.Component) { m.Flags["controllers"] = "*,-service" },
+			want:   map[string]string{"cloud-node-lifecycle": component.CCM, "route": component.CCM, "nodeipam": component.KCM},
+		},
+	} {
+		s := allocating()
+		if c.change != nil {
+			c.change(&s.Hosted[0])
+		}
+		if diff := cmp.Diff(c.want, find(t, mustMake(t, s, c.option), "verify/handed-over").Expect); diff != "" {
+			t.Errorf("%s (-want +have):\n%s", name, diff)
+		}
 	}
 }
 

@@ -208,6 +208,39 @@ func TestReplacedHostsAreNeverTouched(t *testing.T) {
 			t.Errorf("step %s of the way back touches a host", step.ID)
 		}
 	}
+	want26 := find(t, mustMake(t, s, v1.Options{}), "verify/handed-over").Expect
+	checkOwners(t, p, back, want26)
+}
+
+// checkOwners holds the last step of a plan to the owners that it expects, and the way back to the kube-controller-manager's.
+func checkOwners(t *testing.T, p, back *v1.Plan, want map[string]string) {
+	t.Helper()
+	if want["service"] != component.CCM {
+		t.Errorf("the service loop would run in %q", want["service"])
+	}
+	if diff := cmp.Diff(want, find(t, p, "verify/handed-over").Expect); diff != "" {
+		t.Errorf("the owners in the end (-want +have):\n%s", diff)
+	}
+	in := map[string]string{}
+	for loop := range want {
+		in[loop] = component.KCM
+	}
+	if diff := cmp.Diff(in, find(t, back, "verify/rolled-back").Expect); diff != "" {
+		t.Errorf("the owners after the way back (-want +have):\n%s", diff)
+	}
+}
+
+func TestNoOwnersAreExpectedOfManagersThatDoNotSayWhatTheyRun(t *testing.T) {
+	old := aws26HA()
+	old.Cluster.Version = "v1.25.3"
+	for name, p := range map[string]*v1.Plan{
+		"1.25 is replaced by 1.26": mustMake(t, old, v1.Options{ReplaceHosts: true, TargetVersion: "v1.26.0"}),
+		"an official manager":      mustMake(t, onAzure(aws26HA()), v1.Options{ReplaceHosts: true, TargetVersion: "v1.29.0", Image: officialAzure}),
+	} {
+		if expect := find(t, p, "verify/handed-over").Expect; expect != nil || !strings.Contains(strings.Join(p.Effects, "\n"), "not observed: which manager runs a loop") {
+			t.Errorf("%s: expects %v, and the effects are %q", name, expect, p.Effects)
+		}
+	}
 }
 
 func TestTheWayBackOfReplacedHosts(t *testing.T) {
@@ -322,6 +355,7 @@ func TestAManagerThatIsADeploymentIsChangedInPlaceAndNeverScaledToNone(t *testin
 		}
 	}
 	at = positions(back)
+	checkOwners(t, p, back, map[string]string{"service": component.CCM, "cloud-node-lifecycle": component.CCM})
 	if gone, again := at["undo/create/Deployment/kube-system/"+component.CCM], at["undo/external/"+component.KCM+"@Deployment/kube-system/"+component.KCM]; gone >= again {
 		t.Errorf("the in-tree manager comes back (%d) before the other one has gone (%d)", again, gone)
 	}

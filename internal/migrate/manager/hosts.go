@@ -38,6 +38,11 @@ func ExpectedTargets(ctx context.Context, e *step.Env, components ...string) ([]
 			e.NoteUnreachable(err)
 		}
 		if hostaccess.IsUnreachable(err) {
+			if gone, err := isTakenDown(ctx, e, h.Name()); err != nil {
+				return nil, nil, err
+			} else if gone {
+				continue
+			}
 			for _, c := range components {
 				unknown = append(unknown, v1.Manager{Component: c, Host: h.Name(), Error: err.Error()})
 			}
@@ -52,7 +57,11 @@ func ExpectedTargets(ctx context.Context, e *step.Env, components ...string) ([]
 	if err != nil {
 		return nil, nil, err
 	}
-	out = AddTargets(out, deployed...)
+	late, err := unopenedManagers(ctx, e, components)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, unknown = AddTargets(out, deployed...), append(unknown, late...)
 	slices.SortFunc(out, func(a, b Target) int { return strings.Compare(a.Component+"@"+a.Host, b.Component+"@"+b.Host) })
 	return out, unknown, nil
 }

@@ -73,31 +73,44 @@ func (d *Draft) ReportsLoops() bool {
 
 // RunsLoop reports whether the flags of the kube-controller-managers let a loop run.
 func (d *Draft) RunsLoop(loop string) bool {
-	for _, h := range d.Snapshot.Hosts {
-		m := clusterview.FindComponent(h, component.KCM)
-		if m == nil {
-			continue
-		}
-		if flagvalue.IsLoopDisabled(m.Flags["controllers"], controllernames.Loop(loop)) {
-			return false
-		}
-		switch loop {
-		case string(controllernames.NodeIPAM):
-			return m.Flags["allocate-node-cidrs"] == "true"
-		case string(controllernames.Route):
-			return m.Flags["allocate-node-cidrs"] == "true" && m.Flags["configure-cloud-routes"] != "false" && d.runsRouteLoop(h)
-		case string(controllernames.Service):
-			return d.Provider.Name == "" || d.Provider.LoadBalancers
-		}
+	m, config := d.anyManager()
+	if m == nil {
+		return true
+	}
+	if flagvalue.IsLoopDisabled(m.Flags["controllers"], controllernames.Loop(loop)) {
+		return false
+	}
+	switch loop {
+	case string(controllernames.NodeIPAM):
+		return m.Flags["allocate-node-cidrs"] == "true"
+	case string(controllernames.Route):
+		return m.Flags["allocate-node-cidrs"] == "true" && m.Flags["configure-cloud-routes"] != "false" &&
+			d.runsRouteLoop(config)
+	case string(controllernames.Service):
+		return d.Provider.Name == "" || d.Provider.LoadBalancers
 	}
 	return true
 }
 
+// anyManager is a kube-controller-manager with its cloud config: that of the first host, or else that of the
+// Deployment. Both are nil where none is known.
+func (d *Draft) anyManager() (*v1.Component, *v1.CloudConfig) {
+	for _, h := range d.Snapshot.Hosts {
+		if m := clusterview.FindComponent(h, component.KCM); m != nil {
+			return m, h.CloudConfig
+		}
+	}
+	if m := clusterview.FindHosted(d.Snapshot, component.KCM); m != nil {
+		return m, m.CloudConfig
+	}
+	return nil, nil
+}
+
 // runsRouteLoop reports whether the in-tree provider has a route loop: OpenStack's has one when its config names a
 // router.
-func (d *Draft) runsRouteLoop(h v1.Host) bool {
+func (d *Draft) runsRouteLoop(config *v1.CloudConfig) bool {
 	if d.Provider.Name == "" {
 		return true // a rollback, which asks the gauges
 	}
-	return clusterview.HasRouteLoop(d.Provider, h.CloudConfig)
+	return clusterview.HasRouteLoop(d.Provider, config)
 }

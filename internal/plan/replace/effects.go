@@ -3,6 +3,7 @@ package replace
 import (
 	"fmt"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/effect"
 )
@@ -19,6 +20,17 @@ func Describe(d *draft.Draft) []string {
 		"the loops change hands once, when the last node of the old version goes; its kube-controller-manager releases its leases only if it ends in order, else they run out after 15 s",
 		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
 		"not changed: kubelets of workers; roll their machines before Kubernetes 1.27 (AWS) or the release that removes the provider; give them --cloud-provider=external and, where images come from the cloud's registry, its image credential provider",
+	}
+	if !d.ReportsLoops() {
+		out = append(
+			out,
+			fmt.Sprintf(
+				"not observed: which manager runs a loop is not said on /metrics by %s 1.%d or by the manager in image %s; the flags of their pods are looked at, and in the end nodes and load balancers",
+				component.KCM,
+				d.KCMMinor,
+				d.Options.Image,
+			),
+		)
 	}
 	return append(append(out, effect.DescribeUnfenced(d.Snapshot, d.Options)...), d.Notes...)
 }

@@ -68,15 +68,7 @@ func PlanReplacement(d *draft.Draft) error {
 		r.awaitNewNode(i)
 		r.awaitOldNode(i, h)
 	}
-	d.Add(
-		v1.Step{
-			ID:              "verify/handed-over",
-			Phase:           planstep.PhaseVerify,
-			Kind:            v1.StepVerify,
-			Title:           "nodes that were not replaced and load balancers are as before",
-			EstimateSeconds: 2,
-		},
-	)
+	d.VerifyOwners(planstep.PhaseVerify, "verify/handed-over", draft.OwnedBy(component.CCM))
 	if !d.Options.KeepLeaderMigration {
 		r.awaitFinish()
 	}
@@ -141,6 +133,8 @@ func (r *replacement) findNodes() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	// Both versions are asked for their loops: the new one in the end, the old one after a rollback.
+	r.draft.KCMMinor = min(r.from, r.to)
 	owner := r.ownerNode()
 	if err := r.checkManagers(); err != nil {
 		return err

@@ -76,15 +76,7 @@ func (r *rollback) planReplaced() error {
 			"one in, one out",
 		)
 	}
-	r.draft.Add(
-		v1.Step{
-			ID:              "verify/rolled-back",
-			Phase:           planstep.PhaseOriginal,
-			Kind:            v1.StepVerify,
-			Title:           "nodes that were not replaced and load balancers are as before",
-			EstimateSeconds: 2,
-		},
-	)
+	r.verifyOwners()
 	if len(old)+len(external) > 0 {
 		r.draft.AwaitOperator(
 			"undo/await/leader-migration",

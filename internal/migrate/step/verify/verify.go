@@ -42,6 +42,7 @@ func (x verify) Done(ctx context.Context, s v1.Step) (bool, error) {
 	if why, err := rolloutProblem(ctx, x.env, s); err != nil || why != "" {
 		return false, step.PendingIf(why, err)
 	}
+	x.reportUnobserved(s)
 	why, err := manager.CheckOwners(ctx, x.env, s.Expect)
 	if err != nil {
 		return false, err
@@ -50,6 +51,15 @@ func (x verify) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, step.PendingError(why)
 	}
 	return x.compared(ctx, s)
+}
+
+// reportUnobserved says once that owners are not asked for, where no host is reached.
+func (x verify) reportUnobserved(s v1.Step) {
+	if len(s.Expect) == 0 || !manager.ReachesNone(x.env) || x.env.Said[s.ID] {
+		return
+	}
+	x.env.Said[s.ID] = true
+	x.env.Report(s, step.EventProgress, "not observed: which manager runs a loop, since no host is reached (--host-access)")
 }
 
 // compared is what transplant verify looks at next to nodes, addresses and owners: volumes and what attaches them,
