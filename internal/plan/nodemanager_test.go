@@ -68,6 +68,12 @@ func TestTheNodesOfAHostedControlPlaneGetAManagerOnAzure(t *testing.T) {
 			if s.Ref != layout.NodeManagerDaemonSet || !strings.Contains(s.Object, "azure-cloud-node-manager:v1.28.5") {
 				t.Errorf("the step makes %s: %s", s.Ref, s.Object)
 			}
+			if effects := strings.Join(p.Effects, "\n"); strings.Contains(effects, "not done: ") {
+				t.Errorf("the effects deny it:\n%s", effects)
+			}
+			if !strings.Contains(s.Object, "--wait-routes=false") {
+				t.Errorf("without routes a node would wait for one: %s", s.Object)
+			}
 			if start := find(t, p, c.after); !strings.Contains(start.Object, "--controllers=*,-cloud-node-controller") {
 				t.Errorf("the manager in the seed initialises nodes, too: %s", start.Object)
 			}

@@ -90,12 +90,6 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 
 // checkHandover says what keeps the loops from being handed over, next to what keeps any part from being planned.
 func checkHandover(d *draft.Draft, m *v1.Component) error {
-	if d.Program.NodeManager != "" {
-		d.Notes = append(
-			d.Notes,
-			"not done: "+d.Provider.Title+"'s nodes are initialised by the "+layout.NodeManager+", one on each node of the migrated cluster; neither this plan nor the operator installs it; nodes that join without it keep their taint",
-		)
-	}
 	if d.Options.Part != v1.PartInstall {
 		if err := ccm.CheckCloudConfig(d, m, m.Manifest); err != nil {
 			return err
