@@ -66,13 +66,35 @@ var changedDefaults = map[string][]ChangedDefault{
 // RefusedSetting is a setting of a cloud config with which this project's manager does not start, and the official one
 // does.
 type RefusedSetting struct {
-	// Key as in ConfigKey. Value is the one that is refused; empty for every value.
+	// Key is Section.Key, or Key where there are no sections. Value is the one that is refused; empty for every value.
 	Key, Value string
+	// Unless is a key whose value switches off what Key is about. The setting is taken then. Empty for none.
+	Unless string
 	// Why says what to do, a sentence that begins with the key.
 	Why string
 }
 
-// RefusedByOurs lists the settings that this project's manager for a provider refuses (provider/azure/config.go).
+// Refuses reports whether a manager does not start with a value of the key, and a value of Unless, if it is set.
+func (r RefusedSetting) Refuses(value, unless string) bool {
+	if r.Unless != "" && slices.ContainsFunc(off, func(s string) bool { return strings.EqualFold(s, unless) }) {
+		return false
+	}
+	if r.Value == isTrue && slices.ContainsFunc(on, func(s string) bool { return strings.EqualFold(s, value) }) {
+		return true
+	}
+	return r.Value == "" || strings.EqualFold(value, r.Value)
+}
+
+const isTrue = "true"
+
+// How an INI file says yes and no (gopkg.in/gcfg.v1/types). JSON has the first of each alone.
+var (
+	on  = []string{isTrue, "yes", "on", "1"}
+	off = []string{"false", "no", "off", "0"}
+)
+
+// RefusedByOurs lists the settings that this project's manager for a provider refuses (provider/azure/config.go and
+// provider/openstack/loadbalancer/balancers.go).
 func RefusedByOurs(provider string) []RefusedSetting { return slices.Clone(refusedByOurs[provider]) }
 
 var refusedByOurs = map[string][]RefusedSetting{
@@ -83,7 +105,7 @@ var refusedByOurs = map[string][]RefusedSetting{
 		},
 		{
 			Key:   "serviceGatewayEnabled",
-			Value: "true",
+			Value: isTrue,
 			Why:   "serviceGatewayEnabled is true, and this manager has no service gateway",
 		},
 		{
@@ -92,6 +114,13 @@ var refusedByOurs = map[string][]RefusedSetting{
 			Why:   "cloudConfigType is secret, and this manager reads the file alone: write all of it there, and remove the key",
 		},
 	},
+	"openstack": {{
+		Key:    "LoadBalancer.manage-security-groups",
+		Value:  isTrue,
+		Unless: "LoadBalancer.enabled",
+		Why: "LoadBalancer.manage-security-groups is true, and this manager changes no security group: set it to false, " +
+			"and let the nodes' group accept their node ports (30000-32767) from the load balancers' subnet",
+	}},
 }
 
 // ReadsEnvironment is the prefix of the environment variables that the in-tree provider takes settings from and the

@@ -319,6 +319,47 @@ var configRules = []ruleCase{
 			configSettings(s, 0, map[string]string{"cloudConfigType": "file", "serviceGatewayEnabled": "false"})
 		},
 	},
+	{
+		name: "ours refuses to manage security groups on OpenStack",
+		code: "CFG-001",
+		base: openstackCluster,
+		opts: facts.Options{Image: "ours"},
+		want: fails,
+		says: []string{"LoadBalancer.manage-security-groups is true", "set it to false", "transplant plan --image=official"},
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"LoadBalancer.manage-security-groups": "Yes", "LoadBalancer.enabled": "true"})
+		},
+	},
+	{
+		name: "ours leaves security groups alone on OpenStack",
+		code: "CFG-001",
+		base: openstackCluster,
+		opts: facts.Options{Image: "ours"},
+		want: pass_,
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"LoadBalancer.manage-security-groups": "false"})
+		},
+	},
+	{
+		name: "ours has no load balancers to manage groups for on OpenStack",
+		code: "CFG-001",
+		base: openstackCluster,
+		opts: facts.Options{Image: "ours"},
+		want: pass_,
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"LoadBalancer.manage-security-groups": "true", "LoadBalancer.enabled": "no"})
+		},
+	},
+	{
+		name: "the official manager manages security groups on OpenStack",
+		code: "CFG-001",
+		base: openstackCluster,
+		opts: facts.Options{Image: "official"},
+		want: pass_,
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"LoadBalancer.manage-security-groups": "true"})
+		},
+	},
 	{name: "it could not be read", code: "CFG-001", want: unknwn, change: func(s *v1.Snapshot) {
 		s.Hosts[0].CloudConfig = nil
 		cannotGather(s, "hosts/cp-1/cloud-config")

@@ -130,7 +130,7 @@ func refusedByOurs(f facts.Facts, in []facts.Instance) (refused findings.Problem
 		}
 		held := configured{*c, p.Host}
 		for _, r := range catalogue.RefusedByOurs(findings.OrElse(c.Provider, f.CloudName())) {
-			if held.has(r.Key) && (r.Value == "" || strings.EqualFold(held.setting(r.Key), r.Value)) {
+			if held.has(r.Key) && r.Refuses(held.setting(r.Key), held.setting(r.Unless)) {
 				refused.Add(held.String(), "%s on %s: %s", c.Path, p.Host.Name, r.Why)
 			}
 		}
