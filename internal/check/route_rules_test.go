@@ -206,6 +206,17 @@ var routeRules = []ruleCase{
 		want:   fails,
 		change: kcmFlags(map[string]string{"cidr-allocator-type": "IPAMFromCluster"}),
 	},
+	{
+		name: "F28: the cloud allocates on GCE, in a seed",
+		code: "IPAM-001",
+		base: gceCluster,
+		want: fails,
+		says: []string{"no plan moves node IPAM in a seed", "--cidr-allocator-type=CloudAllocator in a seed"},
+		change: func(s *v1.Snapshot) {
+			kcmFlags(map[string]string{"cidr-allocator-type": "CloudAllocator"})(s)
+			s.Cluster.Seed = "cluster-x"
+		},
+	},
 	{name: "no manager was found", code: "IPAM-001", want: unknwn, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			s.Hosts[i].Components = s.Hosts[i].Components[:1]

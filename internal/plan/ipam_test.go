@@ -174,6 +174,21 @@ func TestNodeIPAMMovesWithReplacedHosts(t *testing.T) {
 	}
 }
 
+func TestPodCIDRsFromTheCloudAreNotMigratedInASeed(t *testing.T) {
+	for part, strategy := range map[string]string{v1.PartHandover: planstep.LeaderMigration, v1.PartFinish: ""} {
+		s := seeded(2)
+		s.Hosted[1].Flags["cidr-allocator-type"] = flagvalue.CloudAllocator
+		_, err := Make(s, v1.Options{Image: seedImage, Part: part, Strategy: strategy}, nil, now)
+		for _, want := range []string{
+			"in a seed no plan moves node IPAM", "--cidr-allocator-type=RangeAllocator", "--configure-cloud-routes=true", "--cluster-cidr around all pod CIDRs",
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("part %s: the error does not say %q: %v", part, want, err)
+			}
+		}
+	}
+}
+
 func TestNodeIPAMThatCannotMoveIsRefused(t *testing.T) {
 	move := v1.Options{NodeIPAM: v1.IPAMMove}
 	none := func(s *v1.Snapshot) *v1.Snapshot {

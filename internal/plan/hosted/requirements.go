@@ -66,9 +66,10 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), which no manager without the in-tree provider can: that is not migrated in a seed yet; give out pod CIDRs from --cluster-cidr first",
+				"%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), and in a seed no plan moves node IPAM: first run it with --cidr-allocator-type=%s, --configure-cloud-routes=true, and a --cluster-cidr around all pod CIDRs",
 				m.Manifest,
 				component.CloudAllocator,
+				component.RangeAllocator,
 			),
 		)
 	}
