@@ -25,6 +25,8 @@ type source struct {
 	parts     Parts
 	pod       corev1.PodSpec
 	container corev1.Container
+	// have are the keys that the driver runs with; none for a new one.
+	have map[string][]byte
 }
 
 // sources are the Deployments whose containers may have credentials: the in-tree manager while it has them, the
@@ -51,7 +53,7 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("reading Secret %s/%s: %w", component.Namespace, credentials, err)
 	}
 	exists := err == nil
-	data, err := p.credentialData(ctx)
+	data, err := p.credentialData(ctx, have.Data)
 	switch {
 	case (err != nil || len(data) == 0) &&
 		exists: // those that were there once still are: the keys of a running driver are not removed
@@ -98,8 +100,8 @@ func (p Parts) keys() string {
 }
 
 // credentialData are the keys of the Secret for the provider, from the first container that has them. None and no error
-// means that there are no keys: the role of the instances counts.
-func (p Parts) credentialData(ctx context.Context) (map[string][]byte, error) {
+// means that there are no keys: the role of the instances counts. What the driver has is kept where it must not change.
+func (p Parts) credentialData(ctx context.Context, have map[string][]byte) (map[string][]byte, error) {
 	var errs []error
 	keyless := false
 	for _, name := range slices.Compact(p.sources()) {
@@ -114,7 +116,7 @@ func (p Parts) credentialData(ctx context.Context) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading Deployment %s/%s: %w", p.Namespace, name, err)
 		}
-		data, err := (&source{parts: p, pod: pod, container: container}).data(ctx)
+		data, err := (&source{parts: p, pod: pod, container: container, have: have}).data(ctx)
 		if err == nil && len(data) > 0 {
 			return data, nil
 		}
@@ -160,11 +162,9 @@ func (s *source) data(ctx context.Context) (map[string][]byte, error) {
 	case "azure":
 		return s.config(ctx, "azure.json", nil)
 	case "vsphere":
-		return s.config(
-			ctx,
-			"csi-vsphere.conf",
-			func(in []byte) ([]byte, error) { return vsphereConfig(in, cmp.Or(s.parts.ClusterName, s.parts.Name)) },
-		)
+		const key = "csi-vsphere.conf"
+		id := driverClusterID(s.have[key], cmp.Or(s.parts.ClusterName, s.parts.Name))
+		return s.config(ctx, key, func(in []byte) ([]byte, error) { return vsphereConfig(in, id) })
 	}
 	return nil, fmt.Errorf("nothing is known of the credentials of provider %q", s.parts.Provider)
 }

@@ -401,6 +401,25 @@ func TestTheConfigOfVSphereIsTranslated(t *testing.T) {
 	if _, err := vsphereConfig([]byte("[Global]\nuser=u\n"), "k"); err == nil {
 		t.Error("a config without a vCenter is taken")
 	}
+	without, err := vsphereConfig([]byte(in), "")
+	if _, rest, _ := strings.Cut(want, "cluster-id = \"kubernetes\"\n"); err != nil || string(without) != rest {
+		t.Errorf("of a driver that made its cluster-id itself: %q, %v", without, err)
+	}
+}
+
+// TestTheClusterIDOfARunningDriverOfVSphereStays: the volumes that it has made are registered with it.
+func TestTheClusterIDOfARunningDriverOfVSphereStays(t *testing.T) {
+	for name, c := range map[string]struct{ have, want string }{
+		"a new driver":                   {"", "x7k2p"},
+		"ours":                           {"[Global]\ncluster-id = \"x7k2p\"\n", "x7k2p"},
+		"another one, quoted":            {"[Global]\ncluster-id = \"compute \\\"1\\\"\"\n\n[VirtualCenter \"vc\"]\n", "compute \"1\""},
+		"another one, as people write":   {"[Global]\n  Cluster-ID=compute-1\n[VirtualCenter \"vc\"]\n", "compute-1"},
+		"one that the driver has itself": {"[VirtualCenter \"vc\"]\nuser = \"cluster-id\"\n", ""},
+	} {
+		if have := driverClusterID([]byte(c.have), "x7k2p"); have != c.want {
+			t.Errorf("%s: %q, want %q", name, have, c.want)
+		}
+	}
 }
 
 func TestTheKeysOfARunningDriverAreNotTakenAway(t *testing.T) {

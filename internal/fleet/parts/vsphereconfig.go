@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -22,7 +23,29 @@ type vcenter struct {
 	Datacenters  []string `yaml:"datacenters"`
 }
 
-// vsphereConfig makes the CSI driver's config of the in-tree cloud config. Errors hold nothing of it.
+// driverClusterID is the cluster-id that vSphere's CSI driver gets. vSphere has registered every volume with the one
+// that the driver runs with, and a driver with another one would take none of them for its own. So the one in its
+// config stays, also where that has none and the driver has made one itself. A new driver gets the cluster's.
+func driverClusterID(have []byte, cluster string) string {
+	if len(have) == 0 {
+		return cluster
+	}
+	for line := range strings.Lines(string(have)) {
+		key, value, found := strings.Cut(line, "=")
+		if !found || !strings.EqualFold(strings.TrimSpace(key), "cluster-id") {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		if plain, err := strconv.Unquote(value); err == nil {
+			value = plain
+		}
+		return value
+	}
+	return ""
+}
+
+// vsphereConfig makes the CSI driver's config of the in-tree cloud config. It names the cluster unless that is empty.
+// Errors hold nothing of it.
 func vsphereConfig(in []byte, cluster string) ([]byte, error) {
 	d, err := cloudconfig.Derive("vsphere", in)
 	if err != nil {
@@ -39,7 +62,9 @@ func vsphereConfig(in []byte, cluster string) ([]byte, error) {
 		return nil, errors.New("the cloud config of vSphere names no vCenter")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "[Global]\ncluster-id = %s\n", quoteValue(cluster))
+	if cluster != "" {
+		fmt.Fprintf(&b, "[Global]\ncluster-id = %s\n", quoteValue(cluster))
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.VCenter)) {
 		v := c.VCenter[name].orElse(c.Global, name)
 		if v.User == "" || v.Password == "" || len(v.Datacenters) == 0 {
