@@ -24,8 +24,8 @@ type vcenter struct {
 }
 
 // driverClusterID is the cluster-id that vSphere's CSI driver gets. vSphere has registered every volume with the one
-// that the driver runs with, and a driver with another one would take none of them for its own. So the one in its
-// config stays, also where that has none and the driver has made one itself. A new driver gets the cluster's.
+// that the driver runs with. With another one the driver would take none of them for its own. So the one in its config
+// stays, also where that has none and the driver has made one itself. A new driver gets the cluster's.
 func driverClusterID(have []byte, cluster string) string {
 	if len(have) == 0 {
 		return cluster

@@ -46,7 +46,8 @@ func Ask(ctx context.Context, e *step.Env, components ...string) ([]v1.Manager, 
 }
 
 // CheckOwners says in a sentence why the loops do not have the expected owners; empty when they do. A manager that does
-// not answer is unknown, and so is the ownership. Where hosts are replaced and none is reached, no manager can be asked.
+// not answer is unknown, and so is the ownership. Where hosts are replaced and none is reached, no manager can be
+// asked.
 func CheckOwners(ctx context.Context, e *step.Env, expect map[string]string) (string, error) {
 	if ReachesNone(e) {
 		return "", nil
