@@ -26,10 +26,13 @@ func Versions() []string { return slices.Clone(versions) }
 // anyway. A further one takes two processors minutes to compile.
 func Short() []string { return []string{"v1.26.0"} }
 
+// againstAll are the providers whose program the tests run against every version.
+var againstAll = map[string]bool{"aws": true}
+
 // VersionsOf are those that the tests ran the program of a provider against, oldest first. The programs have the
 // library in common. One of them is run against all, and the others against the oldest, that of Short and the newest.
 func VersionsOf(provider string) []string {
-	if provider == "aws" {
+	if againstAll[provider] {
 		return Versions()
 	}
 	return slices.Concat(versions[:1], Short(), versions[len(versions)-1:])

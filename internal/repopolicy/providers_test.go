@@ -13,16 +13,18 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 )
 
-// ofProviders are what each provider has a part of its own in: the catalogue, the translation of cloud configs, and what
-// Kubermatic's API says of clusters, a struct a provider.
-var ofProviders = []string{"internal/catalogue/", "internal/cloudconfig/", "internal/fleet/parts/", "internal/fleet/rules/"}
+// ofProviders are what each provider has a part of its own in: its package, the catalogue, the translation of cloud
+// configs, and what Kubermatic's API says of clusters, a struct a provider.
+var ofProviders = []string{
+	"provider/", "internal/catalogue/", "internal/cloudconfig/", "internal/fleet/parts/", "internal/fleet/rules/",
+}
 
 // providerNames reports code that compares with the name of a provider: what is special about one is a fact of the
 // catalogue, or it is in the provider's own package. So a new provider is a new entry there, and no search.
 func providerNames(tree fs.FS) ([]string, error) {
 	var broken []string
 	err := files(tree, func(name string, content []byte) error {
-		if !isProduct(name) || isTest(name) || !strings.HasPrefix(name, "internal/") ||
+		if !isProduct(name) || isTest(name) ||
 			slices.ContainsFunc(ofProviders, func(dir string) bool { return strings.HasPrefix(name, dir) }) {
 			return nil
 		}

@@ -189,7 +189,12 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/catalogue/b/b.go": "package b\nvar ok = p == AWS || p == \"aws\"\n",
 			"internal/plan/b.go":        "package plan\nvar name = cloudprovider.AWS\nvar ok = kind == \"aws:\"\n",
 			"provider/aws/a.go":         "package aws\nvar ok = name == \"aws\"\n",
+			"lab/field/a.go":            "package field\nvar ok = name == \"aws\"\n",
+			"ccm/proven/a.go":           "package proven\nvar all = map[string]bool{\"aws\": true}\nvar ok = \"openstack\" != p\n",
+			"cmd/a/main.go":             "package main\nfunc f() {\n\tswitch p {\n\tcase \"vsphere\":\n\t}\n}\n",
 		}, []string{
+			"ccm/proven/a.go:3 asks for the provider openstack: make what it is asked for a fact of internal/catalogue/cloudprovider",
+			"cmd/a/main.go:4 asks for the provider vsphere: make what it is asked for a fact of internal/catalogue/cloudprovider",
 			"internal/plan/a.go:2 asks for the provider AWS: make what it is asked for a fact of internal/catalogue/cloudprovider",
 			"internal/plan/a.go:5 asks for the provider gce: make what it is asked for a fact of internal/catalogue/cloudprovider",
 		}},

@@ -1,5 +1,7 @@
 package rules
 
+import kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
+
 // Provider is a cloud that a Cluster can name, and what an external cloud provider means there.
 type Provider struct {
 	// Name is the value of spec.cloud.providerName.
@@ -7,25 +9,28 @@ type Provider struct {
 	// InTree is the name of the in-tree provider, as internal/catalogue has it; empty when there never was one, so that
 	// there is nothing to migrate.
 	InTree string
-	// ClusterName reports whether new clusters get the feature ccmClusterName.
-	ClusterName bool
+	// NewFeatures are what new clusters get next to the feature of the external provider. A cluster that has run without
+	// one keeps to that: load balancers and volumes carry the names that it has given them.
+	NewFeatures []string
 	// Title is how people call it.
 	Title string
 }
+
+var clusterName = []string{kubermatic.FeatureCCMClusterName}
 
 // Providers are those with an external cloud-controller-manager, sorted by name: pkg/resources/cloudcontroller.go of
 // kubermatic/kubermatic. All others (alibaba, baremetal, bringyourown, edge, nutanix, vmwareclouddirector, ...) have
 // none.
 var Providers = []Provider{
 	{Name: "anexia", Title: "Anexia"},
-	{Name: "aws", InTree: "aws", ClusterName: true, Title: "AWS"},
-	{Name: "azure", InTree: "azure", ClusterName: true, Title: "Azure"},
+	{Name: "aws", InTree: "aws", NewFeatures: clusterName, Title: "AWS"},
+	{Name: "azure", InTree: "azure", NewFeatures: clusterName, Title: "Azure"},
 	{Name: "digitalocean", Title: "DigitalOcean"},
-	{Name: "gcp", InTree: "gce", ClusterName: true, Title: "Google Cloud"},
+	{Name: "gcp", InTree: "gce", NewFeatures: clusterName, Title: "Google Cloud"},
 	{Name: "hetzner", Title: "Hetzner Cloud"},
-	{Name: "kubevirt", ClusterName: true, Title: "KubeVirt"},
-	{Name: "openstack", InTree: "openstack", ClusterName: true, Title: "OpenStack"},
-	{Name: "vsphere", InTree: "vsphere", Title: "vSphere"},
+	{Name: "kubevirt", NewFeatures: clusterName, Title: "KubeVirt"},
+	{Name: "openstack", InTree: "openstack", NewFeatures: clusterName, Title: "OpenStack"},
+	{Name: "vsphere", InTree: "vsphere", NewFeatures: []string{kubermatic.FeatureVSphereCSIClusterID}, Title: "vSphere"},
 }
 
 // InTreeEnd is the first minor of Kubernetes that a cluster without the external cloud provider cannot have.

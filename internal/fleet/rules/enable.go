@@ -41,14 +41,8 @@ func OnCreate(c *kubermatic.Cluster, facts Facts) Addition {
 		}
 		return out
 	}
-	features := []string{kubermatic.FeatureExternalCloudProvider}
 	provider, _ := Lookup(ProviderOf(c.Spec.Cloud))
-	if provider.ClusterName {
-		features = append(features, kubermatic.FeatureCCMClusterName)
-	}
-	if provider.Name == "vsphere" {
-		features = append(features, kubermatic.FeatureVSphereCSIClusterID)
-	}
+	features := append([]string{kubermatic.FeatureExternalCloudProvider}, provider.NewFeatures...)
 	for _, name := range features {
 		if _, said := c.Spec.Features[name]; !said {
 			out.Features = append(out.Features, name)
