@@ -90,10 +90,6 @@ func execute(
 	if err != nil {
 		return err
 	}
-	judged := watch
-	if o.IgnoreObjectives {
-		judged = nil
-	}
 	engine := migrate.New(step.Options{
 		Kube:          c.Kube,
 		Dynamic:       c.Dynamic,
@@ -112,7 +108,7 @@ func execute(
 		Compare:       compareWithBefore(c, j, before, o.Accepted),
 		Extend:        c.Extend,
 		Later:         of.later,
-		Objectives:    judged,
+		Objectives:    o.judged(watch),
 	}, j)
 	part := *p
 	if part.Until = ""; of.steps < len(p.Steps) {
@@ -137,9 +133,7 @@ func execute(
 		SuggestBundle(c, err, "")
 		return err
 	}
-	if words := watch.Words(); words != "" {
-		c.Narrate("objectives of the managers (KEP-2395): %s", strings.TrimSuffix(words, " so far"))
-	}
+	narrateObjectives(c, watch)
 	if rest := remainingPlan(p, j.Doc()); len(rest.Steps) > 0 {
 		noteEnding(ctx, c, doc.Run, &pause.Ending{Step: p.Steps[of.steps-1].ID})
 		c.Narrate(
@@ -163,6 +157,22 @@ func execute(
 		timeTaken(j.Doc(), p, ended),
 	)
 	return nil
+}
+
+// judged are the objectives by which the run is paused; nil where the operator goes on whatever managers count. They
+// are counted and shown all the same.
+func (o Options) judged(watch *objectives.Watch) *objectives.Watch {
+	if o.IgnoreObjectives {
+		return nil
+	}
+	return watch
+}
+
+// narrateObjectives says how the objectives stood during a run that has ended.
+func narrateObjectives(c *client.Client, watch *objectives.Watch) {
+	if words := watch.Words(); words != "" {
+		c.Narrate("objectives of the managers (KEP-2395): %s", strings.TrimSuffix(words, " so far"))
+	}
 }
 
 // timeTaken says how long a plan took that has ended: the work, and then what it was paused or stopped.
