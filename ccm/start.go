@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
@@ -16,6 +14,7 @@ import (
 	genericcontrollermanager "k8s.io/controller-manager/app"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/internal/trim"
 	"github.com/transplant-dev/transplant/ccm/nodeipam"
 )
 
@@ -38,21 +37,7 @@ func newProviderStart() *providerStart {
 // then a transform, a handler of errors or a shorter resync can be set.
 func (p *process) newWarmInformers() informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(p.config.VersionedClient, ResyncPeriod(p.config)(),
-		informers.WithTransform(trimObject)) // authors who watch Nodes too have them twice in memory
-}
-
-// trimObject removes from an object what neither our controllers nor a provider of ours reads. A kubelet's list of
-// images is more than half of a Node. A Node of the cache must therefore never be written as a whole: that would erase
-// in the API what was removed here. Our controllers send patches of what they change.
-func trimObject(object any) (any, error) {
-	if described, ok := object.(metav1.Object); ok {
-		described.SetManagedFields(nil)
-	}
-	if node, ok := object.(*corev1.Node); ok {
-		delete(node.Annotations, corev1.LastAppliedConfigAnnotation)
-		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
-	}
-	return object, nil
+		informers.WithTransform(trim.Object)) // authors who watch Nodes too have them twice in memory
 }
 
 // startProvider initialises the provider, unless that is done, and gives it its informers: those that are warm if it is

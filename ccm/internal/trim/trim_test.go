@@ -1,4 +1,4 @@
-package ccm
+package trim
 
 import (
 	"errors"
@@ -45,19 +45,19 @@ func TestCachesKeepOfANodeWhatIsReadAndNothingElse(t *testing.T) {
 	delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
 	want.ManagedFields, want.Status.Images, want.Status.VolumesInUse, want.Status.VolumesAttached = nil, nil, nil, nil
 	for range 2 { // an informer may give it an object twice
-		got, err := trimObject(fullNode())
+		got, err := Object(fullNode())
 		if err == nil {
-			got, err = trimObject(got)
+			got, err = Object(got)
 		}
 		if diff := cmp.Diff(any(want), got); err != nil || diff != "" {
 			t.Errorf("the Node of the cache (-want +got), error %v:\n%s", err, diff)
 		}
 	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}}}
-	if got, err := trimObject(service.DeepCopy()); err != nil || !cmp.Equal(any(service), got) {
+	if got, err := Object(service.DeepCopy()); err != nil || !cmp.Equal(any(service), got) {
 		t.Errorf("a Service becomes %+v, %v: the notes on load balancers in sync are of all of its annotations", got, err)
 	}
-	if got, err := trimObject("no object"); err != nil || got != "no object" {
+	if got, err := Object("no object"); err != nil || got != "no object" {
 		t.Errorf("what is no object becomes %v, %v", got, err)
 	}
 }
@@ -104,7 +104,7 @@ func wholeWrites(file *ast.File, positions *token.FileSet) (found []string) {
 
 func TestNoControllerOrProviderWritesANodeAsAWhole(t *testing.T) {
 	files := 0
-	for _, root := range []string{".", "../provider"} {
+	for _, root := range []string{"../..", "../../../provider"} {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
