@@ -39,6 +39,9 @@ func expired(t *testing.T, calls []openstacksim.Call, method, path string) {
 // The token expires while a call of the service controller is under way, right before each kind of write.
 func TestATokenExpiresInTheMiddleOfAChangeOfALoadBalancer(t *testing.T) {
 	b := balance(t, 3)
+	if err := b.cloud.Probe(t.Context()); err != nil { // which logs in
+		t.Fatal(err)
+	}
 	all := b.nodes
 	b.nodes = all[:2]
 	s := service("web", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:1] })
