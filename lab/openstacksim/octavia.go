@@ -309,7 +309,12 @@ func (c *Cloud) failover(lb *resource) (answer, *refusal) {
 		return answer{}, immutable(lb)
 	}
 	for _, r := range c.octavia.resources { // a failover builds all that the database has
-		r.lost = r.lost && c.balancerOf(r) != lb
+		if r == lb || c.balancerOf(r) != lb {
+			continue
+		}
+		if r.lost = false; r.text("provisioning_status") == Errored {
+			r.fields["provisioning_status"] = PendingUpdate
+		}
 	}
 	c.begin(lb, PendingUpdate)
 	return answer{status: http.StatusAccepted}, nil
@@ -446,8 +451,8 @@ type (
 	}
 	// Member is a member of a pool.
 	Member struct {
-		Name, Address, Subnet string
-		Port, MonitorPort     int
+		ID, Name, Address, Subnet string
+		Port, MonitorPort         int
 	}
 	// Monitor checks the members of a pool.
 	Monitor struct {
@@ -504,7 +509,7 @@ func (c *Cloud) copyPool(p *resource) Pool {
 	}
 	for _, m := range c.owned("member", p.id()) {
 		pool.Members = append(pool.Members, Member{
-			Name: m.text("name"), Address: m.text("address"), Subnet: m.text("subnet_id"),
+			ID: m.id(), Name: m.text("name"), Address: m.text("address"), Subnet: m.text("subnet_id"),
 			Port: m.number("protocol_port"), MonitorPort: m.number("monitor_port"),
 		})
 	}

@@ -3,6 +3,7 @@ package loadbalancer
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"path"
 	"regexp"
 	"slices"
@@ -163,6 +164,9 @@ func (b *Balancers) ensureAddress(ctx context.Context, s *settings, lb *loadbala
 		return "", err
 	}
 	free, err := s.freeFloating(ctx, neutron, project)
+	if err == nil && ip == nil && s.service.Spec.LoadBalancerIP == "" {
+		free, err = s.shownFloating(ctx, neutron, project, b.conf.LoadBalancer.IngressHostnameSuffix)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -421,4 +425,25 @@ func tagFilter(text string) subnets.ListOpts {
 		return subnets.ListOpts{Tags: tags}
 	}
 	return subnets.ListOpts{TagsAny: tags}
+}
+
+// status is what a Service shows of its load balancer. Behind the PROXY protocol no connection may take the short way
+// through kube-proxy. The mode of the address says so, or a host name in place of the address.
+func (b *Balancers) status(s *settings, address string) *corev1.LoadBalancerStatus {
+	mode := corev1.LoadBalancerIPModeVIP
+	in := corev1.LoadBalancerIngress{IP: address, IPMode: &mode}
+	switch {
+	case s.hostname != "":
+		in = corev1.LoadBalancerIngress{Hostname: s.hostname}
+	case s.proxy != "" && b.conf.LoadBalancer.EnableIngressHostname:
+		in = corev1.LoadBalancerIngress{Hostname: address + "." + b.conf.LoadBalancer.IngressHostnameSuffix}
+	case s.proxy != "":
+		mode = corev1.LoadBalancerIPModeProxy
+	}
+	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{in}}
+}
+
+func isIPv6(address string) bool {
+	parsed, err := netip.ParseAddr(address)
+	return err == nil && parsed.Is6()
 }

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -257,15 +256,19 @@ func (b *Balancers) reconcile(
 	if err != nil {
 		return nil, fmt.Errorf("load balancer %s (%s): %w", lb.Name, lb.ID, err)
 	}
-	if parts := e.tree.unfinished(in); len(parts) > 0 {
-		return nil, b.unfinished(ctx, o, s, lb.LoadBalancer, in, e, parts)
+	if parts := e.tree.partsIn(in, isPending); len(parts) > 0 {
+		return nil, repair{b, o, s, lb.LoadBalancer, in, e}.unfinished(ctx, parts)
 	}
 	e.unfinished = time.Time{}
-	if len(changes) == 0 {
-		e.whole = true
-		return lb.LoadBalancer, nil
+	if len(changes) > 0 { // which may be what gets a part out of ERROR
+		return nil, b.makeChange(ctx, o, s, e, lb.LoadBalancer, changes[0], len(changes))
 	}
-	return nil, b.makeChange(ctx, o, s, e, lb.LoadBalancer, changes[0], len(changes))
+	parts := e.tree.partsIn(in, isErred)
+	if e.erred = len(parts) > 0; e.erred {
+		return nil, repair{b, o, s, lb.LoadBalancer, in, e}.erredParts(ctx, parts)
+	}
+	e.whole = true
+	return lb.LoadBalancer, nil
 }
 
 // members are the nodes that may be members of a Service's load balancer, and where they are reached.
@@ -329,7 +332,7 @@ func (t *tree) checksElsewhere() bool {
 
 func (b *Balancers) believes(ctx context.Context, o octavia, e *entry, lb *found, healthPorts bool) (bool, error) {
 	switch {
-	case e.tree == nil, healthPorts && !e.healthPorts, !e.unfinished.IsZero():
+	case e.tree == nil, healthPorts && !e.healthPorts, !e.unfinished.IsZero(), e.erred && !e.changed:
 		return false, nil
 	case e.changed:
 		return true, nil
@@ -431,7 +434,7 @@ func (b *Balancers) checkReady(
 		e.waiting = time.Time{}
 		return nil
 	case status == "ERROR":
-		return b.failover(ctx, o, s, lb, in, e)
+		return repair{b, o, s, lb, in, e}.errored(ctx)
 	default:
 		return b.pending(lb, e)
 	}
@@ -573,25 +576,4 @@ func (b *Balancers) lenient(cluster string, service *corev1.Service) *settings {
 	s := &settings{identity: readIdentity(r, b.conf, cluster, service)}
 	s.readProxy(r)
 	return s
-}
-
-// status is what a Service shows of its load balancer. Behind the PROXY protocol no connection may take the short way
-// through kube-proxy. The mode of the address says so, or a host name in place of the address.
-func (b *Balancers) status(s *settings, address string) *corev1.LoadBalancerStatus {
-	mode := corev1.LoadBalancerIPModeVIP
-	in := corev1.LoadBalancerIngress{IP: address, IPMode: &mode}
-	switch {
-	case s.hostname != "":
-		in = corev1.LoadBalancerIngress{Hostname: s.hostname}
-	case s.proxy != "" && b.conf.LoadBalancer.EnableIngressHostname:
-		in = corev1.LoadBalancerIngress{Hostname: address + "." + b.conf.LoadBalancer.IngressHostnameSuffix}
-	case s.proxy != "":
-		mode = corev1.LoadBalancerIPModeProxy
-	}
-	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{in}}
-}
-
-func isIPv6(address string) bool {
-	parsed, err := netip.ParseAddr(address)
-	return err == nil && parsed.Is6()
 }

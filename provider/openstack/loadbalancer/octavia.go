@@ -307,11 +307,11 @@ func (o octavia) readStatuses(ctx context.Context, lb string, of map[string]*poo
 }
 
 // matchesTree reports whether a status tree has the listeners, pools and members of a tree that was read before, and
-// none of them is PENDING.
+// none of them is PENDING or in ERROR.
 func (s *statuses) matchesTree(t *tree) bool {
 	have, want := map[string]bool{}, map[string]bool{}
 	note := func(key, status string) {
-		if isPending(status) {
+		if isPending(status) || isErred(status) {
 			key += " " + status
 		}
 		have[key] = true

@@ -20,9 +20,10 @@ import (
 const (
 	prefix             = "loadbalancer.openstack.org/"
 	annotationInternal = "service.beta.kubernetes.io/openstack-internal-load-balancer"
-	// AnnotationOnError is our own: it says what is done with a load balancer that is in ERROR.
+	// AnnotationOnError is our own: it says what is done with a load balancer that is in ERROR, or has parts that are.
 	AnnotationOnError = "transplant.dev/openstack-on-error"
 	onErrorFailover   = "failover"
+	onErrorRecreate   = "recreate"
 )
 
 // What a listener has without an annotation, as cloud-provider-openstack sets it, in milliseconds. They are for the
@@ -193,8 +194,8 @@ func newSettings(conf *cloudconf.Config, cluster string, service *corev1.Service
 	}
 	s.selector = selectorOf(r.text("node-selector", conf.LoadBalancer.NodeSelector))
 	s.checkPorts(r)
-	if s.onError != "" && s.onError != onErrorFailover {
-		r.complain("annotation %s is %q: it can be %s", AnnotationOnError, s.onError, onErrorFailover)
+	if s.onError != "" && s.onError != onErrorFailover && s.onError != onErrorRecreate {
+		r.complain("annotation %s is %q: it can be %s or %s", AnnotationOnError, s.onError, onErrorFailover, onErrorRecreate)
 	}
 	if len(r.problems) > 0 {
 		return nil, fmt.Errorf("service %s/%s: %w", service.Namespace, service.Name, errors.Join(r.problems...))

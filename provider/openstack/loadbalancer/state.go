@@ -28,6 +28,8 @@ type entry struct {
 	failedOver time.Time
 	// unfinished is since when parts of it have been PENDING while it is ACTIVE.
 	unfinished time.Time
+	// erred is that parts of it were in ERROR while it is ACTIVE. It is read each time until they are not.
+	erred bool
 	// whole is that it was once as its Service asks for: it may serve.
 	whole bool
 }
@@ -69,10 +71,15 @@ type entryStore struct {
 	entries map[string]*entry    // by the load balancer's ID
 	ids     map[types.UID]string // the load balancer's, by the Service's
 	remade  map[types.UID]bool   // the Services whose load balancers were made again
+	// recreated is when the load balancers of Services were deleted last because they asked for it.
+	recreated map[types.UID]time.Time
 }
 
 func newMemory() *entryStore {
-	return &entryStore{entries: map[string]*entry{}, ids: map[types.UID]string{}, remade: map[types.UID]bool{}}
+	return &entryStore{
+		entries: map[string]*entry{}, ids: map[types.UID]string{}, remade: map[types.UID]bool{},
+		recreated: map[types.UID]time.Time{},
+	}
 }
 
 func (m *entryStore) entry(id string) *entry {
@@ -107,6 +114,18 @@ func (m *entryStore) noteRemade(service types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remade[service] = true
+}
+
+func (m *entryStore) recreatedAt(service types.UID) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.recreated[service]
+}
+
+func (m *entryStore) noteRecreated(service types.UID, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.recreated[service] = at
 }
 
 // dropLoadBalancer forgets the load balancer of a Service, and what is known of it when it is gone.
