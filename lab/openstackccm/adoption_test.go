@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/lab/openstacksim"
 )
@@ -19,25 +20,26 @@ var legacyName = "a" + strings.ReplaceAll(uid, "-", "")[:31]
 // inTree makes what the in-tree manager of Kubernetes 1.25 makes for a Service: names, members and floating IP as it was
 // seen to. With groups there are its security group, and rules on the nodes' group that name it.
 func (b *balanced) inTree(s *corev1.Service, groups bool) (id string) {
+	name := cloudprovider.DefaultLoadBalancerName(s)
 	lb := openstacksim.LoadBalancer{
-		Name: legacyName, VIPSubnet: "subnet-nodes", Description: "Kubernetes external service " + s.Name,
+		Name: name, VIPSubnet: "subnet-nodes", Description: "Kubernetes external service " + s.Name,
 	}
 	for i, p := range s.Spec.Ports {
 		lb.Listeners = append(lb.Listeners, openstacksim.Listener{
-			Name: fmt.Sprintf("listener_%s_%d", legacyName, i), Protocol: "TCP", Port: int(p.Port),
+			Name: fmt.Sprintf("listener_%s_%d", name, i), Protocol: "TCP", Port: int(p.Port),
 		})
-		pool := openstacksim.Pool{Name: fmt.Sprintf("pool_%s_%d", legacyName, i), Protocol: "TCP", Algorithm: "ROUND_ROBIN"}
+		pool := openstacksim.Pool{Name: fmt.Sprintf("pool_%s_%d", name, i), Protocol: "TCP", Algorithm: "ROUND_ROBIN"}
 		if s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
 			pool.Persistence = "SOURCE_IP"
 		}
 		for _, n := range b.nodes {
 			pool.Members = append(pool.Members, openstacksim.Member{
-				Name:    fmt.Sprintf("member_%s_%d_%s", legacyName, i, n.Name),
+				Name:    fmt.Sprintf("member_%s_%d_%s", name, i, n.Name),
 				Address: n.Status.Addresses[0].Address, Port: int(p.NodePort), Subnet: "subnet-nodes",
 			})
 		}
 		pool.Monitor = &openstacksim.Monitor{
-			Name: fmt.Sprintf("monitor_%s_%d", legacyName, i), Type: "TCP", Delay: 5, Timeout: 3, Retries: 1,
+			Name: fmt.Sprintf("monitor_%s_%d", name, i), Type: "TCP", Delay: 5, Timeout: 3, Retries: 1,
 		}
 		lb.Pools = append(lb.Pools, pool)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/openstacksim"
 	"github.com/transplant-dev/transplant/provider/conformance"
@@ -40,6 +41,30 @@ func subject(t *testing.T, wire *conformance.Wire) conformance.Subject {
 		Provider: cloud, Servers: &project{fixture: f, ids: map[string]string{}}, Cluster: cluster,
 		Know:    func(nodes ...*corev1.Node) { f.know(t, nodes...) },
 		Objects: func() []string { return objects(sim, router) },
+		Adopt:   adoptions(t, f),
+	}
+}
+
+// adoptions are what the in-tree manager and the external provider make.
+func adoptions(t *testing.T, f *fixture) map[string]conformance.Adoption {
+	t.Helper()
+	inTree := func(groups bool, annotations ...string) conformance.Adoption {
+		return func(s *corev1.Service, nodes []*corev1.Node) {
+			for _, name := range annotations {
+				metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, "true")
+			}
+			(&balanced{fixture: f, nodes: nodes}).inTree(s, groups)
+		}
+	}
+	return map[string]conformance.Adoption{
+		"in tree":                                    inTree(false),
+		"in tree and internal":                       inTree(false, private),
+		"in tree, with security groups":              inTree(true),
+		"in tree and internal, with security groups": inTree(true, private),
+		"of cloud-provider-openstack": func(s *corev1.Service, nodes []*corev1.Node) {
+			(&balanced{fixture: f, nodes: nodes}).external(t, s, cluster)
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: f.FloatingIPs()[0].Address}}
+		},
 	}
 }
 

@@ -22,6 +22,13 @@ func (s suite) loadBalancers(t *testing.T) {
 	s.test(t, "two Services have two", (*subject).twoBalancers)
 	s.test(t, "one that is not there", (*subject).missingBalancer)
 	s.test(t, "nothing changes behind a closed fence", (*subject).balancerBehindFence)
+	for _, step := range []string{"updating", "changing", "deleting"} {
+		t.Run("a fence that closes while "+step, func(t *testing.T) {
+			t.Parallel()
+			s.eachFence(t, func(s *subject, change int) bool { return s.closesDuring(step, change) })
+		})
+	}
+	s.adoptions(t)
 	for _, fault := range Faults() {
 		s.test(t, fault.Name, func(s *subject) { s.balancerDuring(fault) })
 	}
@@ -227,45 +234,6 @@ func (s *subject) balancerDuring(f Fault) {
 		s.t.Errorf("its status was %+v and is %+v", address, service.Status)
 	}
 	s.must("deleting it", b.remove(s.t.Context(), service))
-	s.nothingLeft(before)
-}
-
-func (s *subject) balancerBehindFence() {
-	before, nodes, b := s.objects(), s.members(1), s.balancers()
-	service := s.service("web", 80, 443)
-	for change := 1; ; change++ {
-		ctx, fence := s.fenced()
-		begun := s.wire.Changes()
-		s.wire.beforeChange(func(number int) {
-			if number == begun+change {
-				fence.Revoke("the test closes it in the middle of a call")
-			}
-		})
-		err := b.ensure(ctx, service, nodes)
-		s.wire.beforeChange(nil)
-		sent := s.wire.Changes() - begun
-		if sent < change { // the call needed no more of them
-			s.must("creating it", err)
-			break
-		}
-		if sent > change {
-			s.t.Fatalf("the fence was closed with change %d, and %d were sent", change, sent)
-		}
-		ctx, _ = s.fenced()
-		s.must("deleting what was begun", b.remove(ctx, service))
-		s.nothingLeft(before)
-	}
-	ctx, fence := s.fenced()
-	fence.Revoke("the test closes it before a call")
-	begun := s.wire.Changes()
-	if err := b.remove(ctx, service); err == nil {
-		s.t.Error("EnsureLoadBalancerDeleted returns no error behind a closed fence")
-	}
-	if sent := s.wire.Changes() - begun; sent != 0 {
-		s.t.Errorf("%d changes were sent behind a closed fence", sent)
-	}
-	ctx, _ = s.fenced()
-	s.must("deleting it", b.remove(ctx, service))
 	s.nothingLeft(before)
 }
 

@@ -18,6 +18,10 @@ func (s suite) routes(t *testing.T) {
 	}
 	s.test(t, "from creation to deletion", (*subject).routeLives)
 	s.test(t, "nothing changes behind a closed fence", (*subject).routeBehindFence)
+	t.Run("a fence that closes while creating", func(t *testing.T) {
+		t.Parallel()
+		s.eachFence(t, (*subject).closesDuringRoute)
+	})
 	for _, fault := range Faults() {
 		s.test(t, fault.Name, func(s *subject) { s.routesDuring(fault) })
 	}
@@ -94,18 +98,6 @@ func (s *subject) routeLives() {
 	s.must("deleting the other route", s.removeRoute(ctx, nodes[1]))
 	s.wantRoutes()
 	s.nothingLeft(before)
-}
-
-func (s *subject) routeBehindFence() {
-	nodes := s.members(1)
-	ctx, fence := s.fenced()
-	fence.Revoke("the test closes it before a call")
-	if err := s.create(ctx, nodes[0]); err == nil {
-		s.t.Error("CreateRoute returns no error behind a closed fence")
-	}
-	if sent := s.wire.Changes(); sent != 0 {
-		s.t.Errorf("%d changes were sent behind a closed fence", sent)
-	}
 }
 
 // routesDuring has the cloud fail. That there are no routes may not come of it: all of them would be created again.

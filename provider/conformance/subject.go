@@ -36,6 +36,10 @@ type Subject struct {
 	// KnownWrites is how many requests that change something a look at an unchanged load balancer takes: 0 for a
 	// provider that compares before it writes.
 	KnownWrites int
+	// Adopt are ways in which an earlier manager made the load balancer of a Service, by a name such as "in tree". Each
+	// makes it without the wire, for a port and members as the Service and the nodes say. It sets the Service's status,
+	// and the annotations that it needs. Nil where no other manager was there.
+	Adopt map[string]Adoption
 }
 
 // Servers are what a test does to servers, as their owner would do it, not over the wire.
