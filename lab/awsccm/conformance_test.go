@@ -55,6 +55,9 @@ func subject(t *testing.T, wire *conformance.Wire, kind string) conformance.Subj
 		Provider: cloud, Servers: &account{bench: b, t: t}, Cluster: "lab",
 		Know:    func(nodes ...*corev1.Node) { b.know(t, nodes...) },
 		Objects: func() []string { return leaves(t, sim) },
+		Adopt: map[string]conformance.Adoption{
+			"in tree": func(service *corev1.Service, nodes []*corev1.Node) { earlier(t, sim, server, service, nodes) },
+		},
 	}
 	if kind == "" {
 		s.KnownWrites = 1 // upstream sets the policies of a classic load balancer without having asked for them
@@ -62,6 +65,26 @@ func subject(t *testing.T, wire *conformance.Wire, kind string) conformance.Subj
 		s.Annotations = map[string]string{"service.beta.kubernetes.io/aws-load-balancer-type": kind}
 	}
 	return s
+}
+
+// earlier makes a load balancer as a manager in tree does, whose code this provider has: by another process, which no
+// wire counts.
+func earlier(t *testing.T, sim *awssim.Server, server *httptest.Server, service *corev1.Service, nodes []*corev1.Node) {
+	t.Helper()
+	cloud, err := aws.Open(t.Context(), []byte(inTree(server.URL)), aws.Options{HTTPClient: server.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&bench{Server: sim, cloud: cloud}).know(t, nodes...)
+	balancers, ok := cloud.LoadBalancer()
+	if !ok {
+		t.Fatal("there are no load balancers")
+	}
+	status, err := balancers.EnsureLoadBalancer(t.Context(), "lab", service, nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service.Status.LoadBalancer = *status
 }
 
 // mutates reads which action a request is for.
