@@ -204,6 +204,10 @@ func (r *routes) change(ctx context.Context, c *routeChange) error {
 	case r.turn <- struct{}{}:
 	}
 	defer func() { <-r.turn }()
+	if ctx.Err() != nil && r.isWaiting(c) { // the others' changes do not end with it
+		r.withdraw(c)
+		return fmt.Errorf("waiting for another change of the route table: %w", context.Cause(ctx))
+	}
 	r.mu.Lock()
 	changes := r.waiting
 	r.waiting = nil
@@ -218,14 +222,34 @@ func (r *routes) change(ctx context.Context, c *routeChange) error {
 	return err
 }
 
+// isWaiting reports whether a change is neither made nor given up.
+func (r *routes) isWaiting(c *routeChange) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.waiting, c)
+}
+
 func (r *routes) withdraw(c *routeChange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = slices.DeleteFunc(r.waiting, func(w *routeChange) bool { return w == c })
 }
 
-// write changes the table as it is now. A table that was changed in between is left, by its ETag.
-func (r *routes) write(ctx context.Context, changes []*routeChange) error {
+// maxWrites is how often a change of the table is tried while others change it.
+const maxWrites = 3
+
+// write changes the table as it is now. One that others have changed in between is read again.
+func (r *routes) write(ctx context.Context, changes []*routeChange) (err error) {
+	for range maxWrites {
+		if err = r.writeOnce(ctx, changes); !client.IsOutdated(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// writeOnce changes the table as it is now. A table that was changed in between is left, by its ETag.
+func (r *routes) writeOnce(ctx context.Context, changes []*routeChange) error {
 	table, err := r.read(ctx)
 	if err != nil {
 		return err

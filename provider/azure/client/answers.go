@@ -136,6 +136,13 @@ func IsNotFound(err error) bool {
 	return errors.As(err, &refusal) && refusal.Status == http.StatusNotFound
 }
 
+// IsOutdated reports whether Resource Manager has refused a change of an object that others have changed since it was
+// read.
+func IsOutdated(err error) bool {
+	var refusal *RefusalError
+	return errors.As(err, &refusal) && refusal.Status == http.StatusPreconditionFailed
+}
+
 // maxMessage is how much of a message is shown.
 const maxMessage = 600
 
