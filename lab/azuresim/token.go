@@ -108,8 +108,8 @@ func (c *Cloud) serveLogin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkClient says what is wrong with the credentials of a request for a token: a secret, or a statement that the key of
-// a registered certificate has signed. It is empty where they are good.
+// checkClient says what is wrong with the credentials of a request for a token: a secret, or a statement that the key
+// of a registered certificate has signed. It is empty where they are good.
 func (c *Cloud) checkClient(r *http.Request, address string) (problem string) {
 	assertion := r.FormValue("client_assertion")
 	switch {

@@ -86,8 +86,8 @@ func (l *lane) firewall(name string) part {
 	}
 }
 
-// leftover are the parts of a Service's load balancer that are there. Load balancers of a kind share the health check of
-// nodes, and internal ones their instance groups. They are parts where no load balancer uses them.
+// leftover are the parts of a Service's load balancer that are there. Load balancers of a kind share the health check
+// of nodes, and internal ones their instance groups. They are parts where no load balancer uses them.
 func (l *lane) leftover(ctx context.Context, made *upstream.Cloud, service *corev1.Service) ([]part, error) {
 	left, err := l.existing(ctx, l.parts(cloudprovider.DefaultLoadBalancerName(service)))
 	if err != nil {
@@ -137,7 +137,8 @@ func (l *lane) unusedCheck(ctx context.Context, cluster string) ([]part, error) 
 }
 
 // unusedInternal is what internal load balancers share and no backend service of the region uses. It is the health
-// check of nodes with its firewall rule, and the instance groups. Compute Engine refuses to delete a group of an Ingress.
+// check of nodes with its firewall rule, and the instance groups. Compute Engine refuses to delete a group of an
+// Ingress.
 func (l *lane) unusedInternal(ctx context.Context, cluster string) ([]part, error) {
 	zones, err := l.project.managedZones(ctx)
 	if err != nil {
@@ -189,8 +190,8 @@ func (l *lane) sweep(ctx context.Context, made *upstream.Cloud, service *corev1.
 	return removeParts(ctx, left, client.IsInUse)
 }
 
-// removeParts deletes parts of load balancers. It leaves those alone whose deletion is refused for a reason that mayStay
-// takes.
+// removeParts deletes parts of load balancers. It leaves those alone whose deletion is refused for a reason that
+// mayStay takes.
 func removeParts(ctx context.Context, left []part, mayStay func(error) bool) error {
 	for _, p := range left {
 		if err := p.remove(ctx); err != nil && !client.IsNotFound(err) && !mayStay(err) {

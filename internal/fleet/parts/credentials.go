@@ -116,7 +116,13 @@ func (p Parts) credentialData(ctx context.Context, have map[string][]byte) (map[
 		if err != nil {
 			return nil, fmt.Errorf("reading Deployment %s/%s: %w", p.Namespace, name, err)
 		}
-		data, err := (&source{parts: p, pod: pod, container: container, have: have}).data(ctx)
+		from := &source{
+			parts:     p,
+			pod:       pod,
+			container: container,
+			have:      have,
+		}
+		data, err := from.data(ctx)
 		if err == nil && len(data) > 0 {
 			return data, nil
 		}

@@ -95,13 +95,17 @@ func TestCertificatesOfTheCloudConfig(t *testing.T) {
 		asked bool // the server asks for the certificate of a client
 		says  []string
 	}{
-		"trusted":                          {set: cloudconf.Global{CAFile: server.file}},
-		"not trusted":                      {says: []string{"unknown authority", "set [Global] ca-file to the CA of 127.0.0.1"}},
-		"another CA":                       {set: cloudconf.Global{CAFile: stranger.file}, says: []string{"unknown authority", "check that [Global] ca-file " + stranger.file}},
-		"not trusted, and asked not to":    {set: cloudconf.Global{TLSInsecure: true}},
-		"with a client's certificate":      {set: cloudconf.Global{CAFile: server.file, CertFile: user.file, KeyFile: user.key}, asked: true},
-		"without a client's certificate":   {set: cloudconf.Global{CAFile: server.file}, asked: true, says: []string{"set [Global] cert-file and key-file"}},
-		"with a stranger's certificate":    {set: cloudconf.Global{CAFile: server.file, CertFile: stranger.file, KeyFile: stranger.key}, asked: true, says: []string{"takes [Global] cert-file " + stranger.file}},
+		"trusted":                        {set: cloudconf.Global{CAFile: server.file}},
+		"not trusted":                    {says: []string{"unknown authority", "set [Global] ca-file to the CA of 127.0.0.1"}},
+		"another CA":                     {set: cloudconf.Global{CAFile: stranger.file}, says: []string{"unknown authority", "check that [Global] ca-file " + stranger.file}},
+		"not trusted, and asked not to":  {set: cloudconf.Global{TLSInsecure: true}},
+		"with a client's certificate":    {set: cloudconf.Global{CAFile: server.file, CertFile: user.file, KeyFile: user.key}, asked: true},
+		"without a client's certificate": {set: cloudconf.Global{CAFile: server.file}, asked: true, says: []string{"set [Global] cert-file and key-file"}},
+		"with a stranger's certificate": {
+			set:   cloudconf.Global{CAFile: server.file, CertFile: stranger.file, KeyFile: stranger.key},
+			asked: true,
+			says:  []string{"takes [Global] cert-file " + stranger.file},
+		},
 		"a CA that is no PEM":              {set: cloudconf.Global{CAFile: none}, says: []string{"[Global] ca-file: " + none + " has no PEM certificate"}},
 		"a certificate that is no PEM":     {set: cloudconf.Global{CertFile: none, KeyFile: user.key}, says: []string{"[Global] cert-file " + none, "PEM"}},
 		"a key that is no PEM":             {set: cloudconf.Global{CertFile: user.file, KeyFile: none}, says: []string{"key-file " + none, "PEM"}},

@@ -306,8 +306,8 @@ func (o octavia) readStatuses(ctx context.Context, lb string, of map[string]*poo
 	return nil
 }
 
-// matchesTree reports whether a status tree has the listeners, pools and members of a tree that was read before, and
-// none of them is PENDING or in ERROR.
+// matchesTree reports whether a status tree has the listeners, pools and members of a tree that was read before. None
+// of them may be PENDING or in ERROR.
 func (s *statuses) matchesTree(t *tree) bool {
 	have, want := map[string]bool{}, map[string]bool{}
 	note := func(key, status string) {

@@ -44,7 +44,7 @@ func (r repair) errored(ctx context.Context) error {
 	return r.asAsked(ctx, problem)
 }
 
-// erredParts is what happens to a load balancer that is ACTIVE while parts of it are in ERROR: those serve as they did
+// erredParts is what happens to a load balancer that is ACTIVE while parts of it are in ERROR. Those serve as they did
 // before, or not at all. Octavia does not come back to them by itself.
 func (r repair) erredParts(ctx context.Context, parts []string) error {
 	return r.asAsked(ctx, fmt.Sprintf("load balancer %s (%s) is ACTIVE, and %s: Octavia could not execute a change of that",
