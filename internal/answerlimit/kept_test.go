@@ -34,7 +34,7 @@ func TestTheReaderThatKeepsTheMostIsEnded(t *testing.T) {
 	if err := keeps(last, 10); err != nil { // 110, of which large has 60
 		t.Errorf("the reader that keeps less is refused: %v", err)
 	}
-	if err := context.Cause(large); err == nil || !strings.Contains(err.Error(), "would take more than 0 MiB of memory, and this look has taken the most") {
+	if err := context.Cause(large); err == nil || !strings.Contains(err.Error(), "would take more than 0 MiB of memory; this read has taken the most") {
 		t.Errorf("the reader that keeps the most goes on: %v", err)
 	}
 	if small.Err() != nil || last.Err() != nil {

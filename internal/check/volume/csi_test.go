@@ -34,7 +34,7 @@ func TestEachDriverAfterASecondIDIsNamed(t *testing.T) {
 		finding := judgeDriverCluster(facts.New(s, facts.Options{}))
 		var got []string
 		for _, p := range finding.Problems { // each once, with the objects that have it
-			text, _, _ := strings.Cut(p.Text, " ( ")
+			text, _, _ := strings.Cut(p.Text, " (")
 			for _, object := range append(p.Objects, p.Object)[:max(1, len(p.Objects))] {
 				got = append(got, strings.Replace(text, p.Object, object, 1))
 			}
