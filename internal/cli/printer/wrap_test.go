@@ -106,7 +106,7 @@ func TestAReportBeginsWithItsVerdict(t *testing.T) {
 	for _, part := range []string{
 		"A-005 ", "\n      warning: c\n      only if b\n      fix: kubectl drain a\n      docs: https://",
 		"A-003 ", "\n      look: kubectl get nodes\n      in its output: a taint\n      docs: https://", "#a-003 (offline: transplant explain A-003)\n",
-		"unknown", "A-007", "warnings", "A-002", "not evaluated", "  - A-004, A-008  depends on A-003\n", "next: transplant explain A-005\n",
+		"unknown", "A-007", "warnings", "A-002", "not evaluated", "  - A-004, A-008  needs A-003 first\n", "next: transplant explain A-005\n",
 	} {
 		i := strings.Index(got[max(at, 0):], part)
 		if i < 0 {
