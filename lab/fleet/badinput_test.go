@@ -206,6 +206,7 @@ func badSecondOperator(t *testing.T, w *World) {
 	}
 	must(t, w.installManifests(ctx, moved, quick...))
 	must(t, w.AwaitRollout(ctx, second, "transplant-operator"))
+	must(t, w.grantTo(ctx, second, "cluster-twice")) // who installs a second one gives it rights: any of the two may be the first to take the cluster
 	c, o := handingOver(t, w, "twice")
 	goesOn(ctx, t, c, o)
 	must(t, c.RestartMachines(ctx, "pool"))

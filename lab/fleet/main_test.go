@@ -129,11 +129,16 @@ func (w *World) addCluster(t *testing.T, o seed.ClusterOptions, machines int) *s
 
 // grant makes the namespace of a control plane, where the operator has its rights.
 func (w *World) grant(ctx context.Context, name string) error {
+	return w.grantTo(ctx, OperatorNamespace, name)
+}
+
+// grantTo does so for an operator that is installed elsewhere.
+func (w *World) grantTo(ctx context.Context, installed, name string) error {
 	_, err := w.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return seed.GrantOperator(ctx, w.Client(), name)
+	return seed.GrantOperator(ctx, w.Client(), installed, name)
 }
 
 // writers counts by user, from the seed's audit log, the writes of a Cluster, or of a subresource of it, that were taken.

@@ -37,7 +37,7 @@ import (
 )
 
 // OperatorNamespace is where deploy/operator puts the operator.
-const OperatorNamespace = "transplant-system"
+const OperatorNamespace = seed.OperatorNamespace
 
 // World is a seed under the operator's hands.
 type World struct {

@@ -267,17 +267,25 @@ func (c *Cluster) cloudEnv() []corev1.EnvVar {
 	}
 }
 
-// GrantOperator gives the operator its rights in a namespace, with the RoleBinding that transplant fleet rights prints.
-func GrantOperator(ctx context.Context, client kubernetes.Interface, namespace string) error {
+// OperatorNamespace is where the operator is installed.
+const OperatorNamespace = "transplant-system"
+
+// GrantOperator gives the operator that is installed in a namespace its rights in another one, with the RoleBinding that
+// transplant fleet rights prints.
+func GrantOperator(ctx context.Context, client kubernetes.Interface, installed, namespace string) error {
+	name := "transplant-operator"
+	if installed != OperatorNamespace {
+		name += "-of-" + installed
+	}
 	rights := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "transplant-operator"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef: rbacv1.RoleRef{
 			APIGroup: rbacv1.GroupName,
 			Kind:     "ClusterRole",
 			Name:     "transplant-operator-control-plane",
 		},
 		Subjects: []rbacv1.Subject{
-			{Kind: rbacv1.ServiceAccountKind, Name: "transplant-operator", Namespace: "transplant-system"},
+			{Kind: rbacv1.ServiceAccountKind, Name: "transplant-operator", Namespace: installed},
 		},
 	}
 	if _, err := client.RbacV1().
@@ -296,7 +304,7 @@ func (c *Cluster) install(ctx context.Context, dir string) error {
 	if _, err := c.seed.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); existing(err) != nil {
 		return fmt.Errorf("creating namespace: %w", err)
 	}
-	if err := GrantOperator(ctx, c.seed.client, c.Namespace); err != nil {
+	if err := GrantOperator(ctx, c.seed.client, OperatorNamespace, c.Namespace); err != nil {
 		return err
 	}
 	certs, err := c.certificates(dir)
