@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +31,25 @@ import (
 type endpoint struct {
 	url    string
 	client *http.Client
+}
+
+// boundOnly is an address that refuses connections: a socket has it and does not listen. A port that was closed may be
+// another listener's a moment later.
+func boundOnly(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port) //nolint:forcetypeassert // it was bound to one
 }
 
 func newEndpoint(t *testing.T, url string) endpoint {
@@ -163,11 +183,6 @@ func TestRealFailuresOfConnectionsAndAnswersAreToldApart(t *testing.T) {
 		_ = c.Close()
 	})
 	refusing := listening(t, func(c net.Conn) { _ = c.Close() })
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close() // whose port now refuses
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // what the client does not like about its certificate
 	secure.StartTLS()
@@ -181,7 +196,7 @@ func TestRealFailuresOfConnectionsAndAnswersAreToldApart(t *testing.T) {
 		want     Outcome
 		only     string // "aws" for answers in EC2's format
 	}{
-		"a port that nobody listens on":   {newEndpoint(t, "http://"+closed.Addr().String()), OutcomeRefused, ""},
+		"a port that nobody listens on":   {newEndpoint(t, "http://"+boundOnly(t)), OutcomeRefused, ""},
 		"a connection that is reset":      {resetting, OutcomeRefused, ""},
 		"a connection that is closed":     {refusing, OutcomeRefused, ""},
 		"a server that never answers":     {silence, OutcomeTimeout, ""},

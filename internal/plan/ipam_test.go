@@ -177,7 +177,7 @@ func TestNodeIPAMMovesWithReplacedHosts(t *testing.T) {
 func TestPodCIDRsFromTheCloudAreNotMigratedInASeed(t *testing.T) {
 	for part, strategy := range map[string]string{v1.PartHandover: planstep.LeaderMigration, v1.PartFinish: ""} {
 		s := seeded(2)
-		s.Hosted[1].Flags["cidr-allocator-type"] = flagvalue.CloudAllocator
+		s.Hosted[1].Flags["cidr-allocator-type"] = component.CloudAllocator
 		_, err := Make(s, v1.Options{Image: seedImage, Part: part, Strategy: strategy}, nil, now)
 		for _, want := range []string{
 			"in a seed no plan moves node IPAM", "--cidr-allocator-type=RangeAllocator", "--configure-cloud-routes=true", "--cluster-cidr around all pod CIDRs",

@@ -270,8 +270,8 @@ func (c *Cluster) cloudEnv() []corev1.EnvVar {
 // OperatorNamespace is where the operator is installed.
 const OperatorNamespace = "transplant-system"
 
-// GrantOperator gives the operator that is installed in a namespace its rights in another one, with the RoleBinding that
-// transplant fleet rights prints.
+// GrantOperator gives the operator that is installed in a namespace its rights in another one, with the RoleBinding
+// that transplant fleet rights prints.
 func GrantOperator(ctx context.Context, client kubernetes.Interface, installed, namespace string) error {
 	name := "transplant-operator"
 	if installed != OperatorNamespace {

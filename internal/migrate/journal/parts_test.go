@@ -446,7 +446,7 @@ func TestAPlanWhoseJournalWouldOutgrowItsConfigMapsIsNotBegun(t *testing.T) {
 	for i := range 16_000 {
 		d.Plan.Steps = append(d.Plan.Steps, v1.Step{ID: fmt.Sprint(i)})
 	}
-	const want = "the journal of this plan of 16002 steps would come to about 21 MiB when it is compressed, and its 25 ConfigMaps are made for 17 MiB; nothing was changed; migrate with fewer hosts in --host-access at a time"
+	const want = "the journal of this plan of 16002 steps would take about 21 MiB when compressed; its 25 ConfigMaps hold 17 MiB; nothing was changed; migrate with fewer hosts in --host-access at a time"
 	if _, err := Create(t.Context(), kube, d, &v1.Snapshot{}); err == nil || err.Error() != want {
 		t.Errorf("error: %v", err)
 	}
