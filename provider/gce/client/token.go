@@ -248,14 +248,15 @@ type authorizing struct {
 
 // RoundTrip implements http.RoundTripper.
 func (a *authorizing) RoundTrip(in *http.Request) (*http.Response, error) {
-	token, err := a.tokens.get(in.Context())
+	ctx := in.Context()
+	token, err := a.tokens.get(ctx)
 	if err != nil {
 		if in.Body != nil {
 			_ = in.Body.Close() // as a RoundTripper must
 		}
 		return nil, err
 	}
-	in = in.Clone(in.Context())
+	in = in.Clone(ctx)
 	in.Header.Set("Authorization", "Bearer "+token)
 	out, err := a.next.RoundTrip(in)
 	if err != nil {
@@ -265,7 +266,7 @@ func (a *authorizing) RoundTrip(in *http.Request) (*http.Response, error) {
 	case http.StatusUnauthorized:
 		a.tokens.forget(token)
 	case http.StatusForbidden:
-		err = nameAccount(in.Context(), out, a.tokens.source)
+		err = nameAccount(ctx, out, a.tokens.source)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer to compute %s: %w", Describe(in).Operation, err)

@@ -159,14 +159,7 @@ func (b *Balancers) ensureAddress(ctx context.Context, s *settings, lb *loadbala
 	case !in.owner, s.service.Spec.LoadBalancerIP == lb.VipAddress:
 		return lb.VipAddress, nil // what others have made is not given an address that they may not want
 	}
-	project, err := b.client.Project(ctx)
-	if err != nil {
-		return "", err
-	}
-	free, err := s.freeFloating(ctx, neutron, project)
-	if err == nil && ip == nil && s.service.Spec.LoadBalancerIP == "" {
-		free, err = s.shownFloating(ctx, neutron, project, b.conf.LoadBalancer.IngressHostnameSuffix)
-	}
+	free, err := b.unusedFloating(ctx, neutron, s, ip != nil)
 	if err != nil {
 		return "", err
 	}
@@ -179,6 +172,24 @@ func (b *Balancers) ensureAddress(ctx context.Context, s *settings, lb *loadbala
 		return free.FloatingIP, s.attach(ctx, neutron, in, free, lb.VipPortID)
 	}
 	return b.makeFloating(ctx, neutron, s, lb)
+}
+
+// unusedFloating is the floating IP that a Service asks for, or else the one that its status shows, where its load
+// balancer has none. It is nil if one has to be made.
+func (b *Balancers) unusedFloating(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	s *settings,
+	hasOne bool,
+) (*floatingips.FloatingIP, error) {
+	project, err := b.client.Project(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.service.Spec.LoadBalancerIP == "" && !hasOne {
+		return s.shownFloating(ctx, neutron, project, b.conf.LoadBalancer.IngressHostnameSuffix)
+	}
+	return s.freeFloating(ctx, neutron, project)
 }
 
 // wantsOther reports whether a Service asks for another address than that of the floating IP that there is.

@@ -256,19 +256,37 @@ func (b *Balancers) reconcile(
 	if err != nil {
 		return nil, fmt.Errorf("load balancer %s (%s): %w", lb.Name, lb.ID, err)
 	}
-	if parts := e.tree.partsIn(in, isPending); len(parts) > 0 {
-		return nil, repair{b, o, s, lb.LoadBalancer, in, e}.unfinished(ctx, parts)
-	}
-	e.unfinished = time.Time{}
-	if len(changes) > 0 { // which may be what gets a part out of ERROR
-		return nil, b.makeChange(ctx, o, s, e, lb.LoadBalancer, changes[0], len(changes))
-	}
-	parts := e.tree.partsIn(in, isErred)
-	if e.erred = len(parts) > 0; e.erred {
-		return nil, repair{b, o, s, lb.LoadBalancer, in, e}.erredParts(ctx, parts)
+	if err := b.makeNext(ctx, o, s, e, lb.LoadBalancer, in, changes); err != nil {
+		return nil, err
 	}
 	e.whole = true
 	return lb.LoadBalancer, nil
+}
+
+// makeNext makes the next change of a load balancer whose parts are as they were asked to be. It returns an error as
+// long as there is one to make, or a part is not.
+func (b *Balancers) makeNext(
+	ctx context.Context,
+	o octavia,
+	s *settings,
+	e *entry,
+	lb *loadbalancers.LoadBalancer,
+	in scope,
+	changes []change,
+) error {
+	r := repair{b, o, s, lb, in, e}
+	if parts := e.tree.partsIn(in, isPending); len(parts) > 0 {
+		return r.unfinished(ctx, parts)
+	}
+	e.unfinished = time.Time{}
+	if len(changes) > 0 { // which may be what gets a part out of ERROR
+		return b.makeChange(ctx, o, s, e, lb, changes[0], len(changes))
+	}
+	parts := e.tree.partsIn(in, isErred)
+	if e.erred = len(parts) > 0; e.erred {
+		return r.erredParts(ctx, parts)
+	}
+	return nil
 }
 
 // members are the nodes that may be members of a Service's load balancer, and where they are reached.
