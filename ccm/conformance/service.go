@@ -35,10 +35,17 @@ func NewService(name string, changes ...func(*corev1.Service)) *corev1.Service {
 // NewMember returns a Node that is initialised and Ready; changes make it another.
 func NewMember(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)},
-		Spec:       corev1.NodeSpec{ProviderID: "fake://" + name},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, CreationTimestamp: metav1.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
+			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"},
+		},
+		Spec: corev1.NodeSpec{ProviderID: "fake://" + name},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			// what our caches do not keep, and no controller may erase
+			Images:          []corev1.ContainerImage{{Names: []string{"registry.example/pause:3"}, SizeBytes: 1}},
+			VolumesInUse:    []corev1.UniqueVolumeName{"v"},
+			VolumesAttached: []corev1.AttachedVolume{{Name: "v", DevicePath: "/dev/v"}},
 		},
 	}
 	for _, change := range changes {

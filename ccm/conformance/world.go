@@ -26,6 +26,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/trim"
 )
 
 // rest is how long a step of a scenario waits for its answer. It is longer than what either side waits before it acts
@@ -106,7 +107,11 @@ func (w *World) start(l library, s Scenario) {
 	if s.Settings != nil {
 		s.Settings(c)
 	}
-	factory := informers.NewSharedInformerFactory(w.api.client, 12*time.Hour)
+	var transforms []informers.SharedInformerOption
+	if l.guards { // as a manager's caches are: what is written as a whole differs from upstream's
+		transforms = append(transforms, informers.WithTransform(trim.Object))
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(w.api.client, 12*time.Hour, transforms...)
 	c.SharedInformers, c.VersionedClient, c.ClientBuilder = factory, w.api.client, clients{w.api.client}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var provider cloudprovider.Interface = w.provider
