@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -59,6 +60,24 @@ var accidents = map[string]func(c *chaos, i int){
 		c.replace(i)
 	},
 	"its pod is deleted by force": func(c *chaos, i int) { c.pods.remove("pod-" + c.running[i].name) },
+	"it is stopped, and its pod is deleted by force": func(c *chaos, i int) {
+		c.running[i].client.stop()
+		<-time.After(time.Duration(c.random.IntN(3)) * time.Second)
+		c.pods.remove("pod-" + c.running[i].name)
+		<-time.After(time.Duration(c.random.IntN(25)) * time.Second)
+		c.running[i].client.goOn()
+	},
+	"its kubelet restarts, and knows its container again later": func(c *chaos, i int) {
+		name := c.running[i].name
+		if c.pods.pod("pod-"+name) == nil {
+			return // it runs in none, or that was deleted
+		}
+		unknown := podOf("pod-"+name, "node-"+name)
+		unknown.Status.ContainerStatuses = nil
+		c.pods.put(unknown)
+		<-time.After(time.Duration(c.random.IntN(10)) * time.Second)
+		c.pods.put(podOf("pod-"+name, "node-"+name))
+	},
 	"its pod shows the end of a container before it": func(c *chaos, i int) {
 		c.pods.put(ended(podOf("pod-"+c.running[i].name, "node-"+c.running[i].name), testimony.Epitaph("p0"), true))
 	},
@@ -104,9 +123,11 @@ var accidents = map[string]func(c *chaos, i int){
 	},
 }
 
+var seeds = flag.Uint64("seeds", 20, "how many courses of accidents are gone through; each has its number as its seed")
+
 func TestWhateverHappensOneProcessWritesAtATimeAndSoonOneDoes(t *testing.T) {
 	kinds := slices.Sorted(maps.Keys(accidents))
-	for seed := range uint64(20) {
+	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(w *world) {
 				c := &chaos{world: w, pods: newPods(), random: rand.New(rand.NewPCG(seed, 1)), running: make([]*process, 3)}
