@@ -251,8 +251,9 @@ func (w *world) lie(ctx context.Context, what event, leader *ccmlab.Manager) err
 		return w.say(ctx, leader.Name(), 255, "Unknown")
 	case kubeletRestarted:
 		return w.restartKubelet(ctx, leader.Name())
+	default:
+		return fmt.Errorf("%q is nothing that happens to the pod of a living leader", what)
 	}
-	return fmt.Errorf("%q is nothing that happens to the pod of a living leader", what)
 }
 
 // deleteLeases forces an election, as an operator does with kubectl.
