@@ -17,6 +17,7 @@ var situations = map[string]string{
 	"create tokenreviews":         "the page is asked for",
 	"get pods/log":                "a pod that is waited for ends again and again",
 	"list events in default":      "the page is asked for",
+	"patch events in default":     "an event is said again",
 	"delete deployments":          "the feature is taken back in the middle of a migration",
 	"delete secrets":              "the feature is taken back in the middle of a migration",
 	"update secrets":              "the manager's credentials change",
