@@ -218,12 +218,13 @@ func withWho(d v1.Difference) string {
 // accept writes next to differences that nothing explains why the operator lives with them. What is given now comes
 // before what a run has written down.
 func accept(differences []v1.Difference, now map[string]string, before []v1.AcceptedDifference) {
+	keys := slices.Sorted(maps.Keys(now))
 	for i := range differences {
 		d := &differences[i]
 		if d.Expected {
 			continue
 		}
-		for _, key := range slices.Sorted(maps.Keys(now)) {
+		for _, key := range keys {
 			if d.Accepted == "" && isMeant(key, *d) {
 				d.Accepted = mask.Text(now[key])
 			}

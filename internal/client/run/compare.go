@@ -36,7 +36,12 @@ func compareWithBefore(
 		after := c.Gather(ctx, doc.Plan.Options)
 		r := report.Build(
 			report.Input{
-				Journal: doc, Before: before, After: after, Now: client.Now(), ToolVersion: client.Version, Accept: accepted,
+				Journal:     doc,
+				Before:      before,
+				After:       after,
+				Now:         client.Now(),
+				ToolVersion: client.Version,
+				Accept:      accepted,
 			},
 		)
 		blame.Blame(ctx, c.Kube, before.TakenAt, r.Inventory.Differences)
@@ -72,7 +77,10 @@ func met(accepted map[string]string, differences []v1.Difference) []v1.AcceptedD
 	for _, key := range slices.Sorted(maps.Keys(accepted)) {
 		if report.IsMet(key, differences) {
 			out = append(out, v1.AcceptedDifference{
-				Difference: key, Reason: accepted[key], At: client.Now().UTC(), By: client.UserName(),
+				Difference: key,
+				Reason:     accepted[key],
+				At:         client.Now().UTC(),
+				By:         client.UserName(),
 			})
 		}
 	}

@@ -80,8 +80,11 @@ func nameSetting(out *http.Response) error {
 // nameAccount adds to a refusal for missing rights whose token was refused.
 func nameAccount(ctx context.Context, out *http.Response, tokens TokenSource) error {
 	return amend(out, func(message, reason string) (int, string) {
+		if slices.Contains(throttledReasons, reason) { // asks the metadata server for nothing while Google throttles
+			return out.StatusCode, message
+		}
 		account := accountOf(ctx, tokens)
-		if slices.Contains(throttledReasons, reason) || account == "" {
+		if account == "" {
 			return out.StatusCode, message
 		}
 		return out.StatusCode, message + " (the token is of " + account + ": give it a role with this permission in that " +
