@@ -166,8 +166,13 @@ func TestNodeIPAMMovesWithReplacedHosts(t *testing.T) {
 	if in.Await.Flags["controllers"] != "*,bootstrapsigner,tokencleaner,-nodeipam" || manager.Await.Flags["controllers"] != "*,node-ipam-controller" {
 		t.Errorf("what is waited for would let two managers give out pod CIDRs: %v, %v", in.Await.Flags, manager.Await.Flags)
 	}
+	back := find(t, rolledBackFrom(t, p, afterReplacement(aws26HA())), "undo/await/in/1")
+	if text := strings.Join(back.Await.Instructions, "\n"); !strings.Contains(text, "name: nodeipam\n") {
+		t.Errorf("a manager of the old version that comes back would run it outside of the migration lease:\n%s", text)
+	}
 	o.NodeIPAM = ""
-	for _, s := range mustMake(t, aws26HA(), o).Steps {
+	stays := mustMake(t, aws26HA(), o)
+	for _, s := range slices.Concat(stays.Steps, rolledBackFrom(t, stays, afterReplacement(aws26HA())).Steps) {
 		if s.Await != nil && (s.Await.Flags["controllers"] != "" || strings.Contains(strings.Join(s.Await.Instructions, "\n"), "nodeipam")) {
 			t.Errorf("step %s speaks of node IPAM, which stays", s.ID)
 		}

@@ -243,18 +243,22 @@ func TestNoOwnersAreExpectedOfManagersThatDoNotSayWhatTheyRun(t *testing.T) {
 	}
 }
 
+// afterReplacement is the cluster after hosts of another name, with an external kube-controller-manager, have taken the place of its own.
+func afterReplacement(s *v1.Snapshot) *v1.Snapshot {
+	for h := range s.Hosts {
+		if m := clusterview.FindComponent(s.Hosts[h], component.KCM); m != nil {
+			m.Flags["cloud-provider"] = "external"
+			s.Hosts[h].Name, s.Hosts[h].NodeName = "new-"+s.Hosts[h].Name, "new-"+s.Hosts[h].Name
+		}
+	}
+	return s
+}
+
 func TestTheWayBackOfReplacedHosts(t *testing.T) {
 	before := aws26HA()
 	p := mustMake(t, before, v1.Options{ReplaceHosts: true, TargetVersion: "1.27"})
-	after := aws26HA()
-	for h := range after.Hosts {
-		if m := clusterview.FindComponent(after.Hosts[h], component.KCM); m != nil {
-			m.Flags["cloud-provider"] = "external"
-			after.Hosts[h].Name, after.Hosts[h].NodeName = "new-"+after.Hosts[h].Name, "new-"+after.Hosts[h].Name
-		}
-	}
 	var ids []string
-	for _, s := range rolledBackFrom(t, p, after).Steps {
+	for _, s := range rolledBackFrom(t, p, afterReplacement(aws26HA())).Steps {
 		if s.Kind == v1.StepAwait {
 			ids = append(ids, s.ID)
 		}

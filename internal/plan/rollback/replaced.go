@@ -2,6 +2,7 @@ package rollback
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
@@ -9,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/manual"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -18,6 +20,7 @@ import (
 // version N+1 that goes. Where leader migration was dropped already it is awaited in the cloud-controller-managers
 // first, with its lease's rights made again.
 func (r *rollback) planReplaced() error {
+	r.draft.MoveIPAM = r.hasMovedIPAM()
 	from, err := clusterview.ParseMinor("", r.journal.Plan.Cluster.Version)
 	if err != nil {
 		return err
@@ -25,7 +28,7 @@ func (r *rollback) planReplaced() error {
 	file, err := migrationconfig.Render(
 		controllernames.KubeControllerManager,
 		from,
-		clusterview.CloudLoops,
+		r.draft.MovedLoops(),
 		r.draft.Options.LeaseName,
 	)
 	if err != nil {
@@ -123,6 +126,15 @@ func (r *rollback) splitHosts() (old, external []v1.Host) {
 		}
 	}
 	return old, external
+}
+
+// hasMovedIPAM reports whether the new kube-controller-managers were to give out no pod CIDRs. Those of version N must
+// then have node IPAM under the migration lease as well, or both sides give them out.
+func (r *rollback) hasMovedIPAM() bool {
+	return slices.ContainsFunc(r.journal.Plan.Steps, func(s v1.Step) bool {
+		return s.Await != nil && s.Await.Component == component.KCM &&
+			flagvalue.IsLoopDisabled(s.Await.Flags["controllers"], controllernames.NodeIPAM)
+	})
 }
 
 func (r *rollback) provider() string {
