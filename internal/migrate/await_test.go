@@ -66,3 +66,42 @@ func TestAPodOfAWorkerEndsNoWait(t *testing.T) {
 		t.Errorf("all of them know it: %q", why)
 	}
 }
+
+// TestAManagerCountsUnderTheNameOfItsProvider: no image has a program of the plain name, and a wait for it would never end.
+func TestAManagerCountsUnderTheNameOfItsProvider(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"/aws-" + component.CCM, "/bin/openstack-" + component.CCM, "/" + component.CCM} {
+		w := newWorld(t, 1)
+		w.labelled("node-cp-1")
+		put := func(flags ...string) {
+			w.api.Put(t, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: component.CCM + "-node-cp-1", Namespace: component.Namespace},
+				Spec: corev1.PodSpec{NodeName: "node-cp-1", Containers: []corev1.Container{
+					{Name: "manager", Image: "ghcr.io/x" + program + ":v0.1.0", Command: append([]string{program}, flags...)},
+				}},
+				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			})
+		}
+		on := v1.Step{Await: &v1.Await{Component: component.CCM, Nodes: 1, Flags: map[string]string{"enable-leader-migration": "true"}}}
+		off := v1.Step{Await: &v1.Await{Component: component.CCM, Nodes: 1, Flags: map[string]string{"enable-leader-migration": ""}}}
+		missing := func(s v1.Step) string {
+			t.Helper()
+			why, err := verify.Await{Env: w.engineFor(t).env}.Missing(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return why
+		}
+		put("--enable-leader-migration=true")
+		if why := missing(on); why != "" {
+			t.Errorf("%s runs with leader migration: %q", program, why)
+		}
+		if why := missing(off); !strings.Contains(why, "runs with --enable-leader-migration=true") {
+			t.Errorf("%s still runs with leader migration: %q", program, why)
+		}
+		put()
+		if why := missing(on); !strings.Contains(why, "0 of 1 nodes run") {
+			t.Errorf("%s runs without leader migration: %q", program, why)
+		}
+	}
+}

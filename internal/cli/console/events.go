@@ -155,11 +155,12 @@ var stepEvents = map[step.EventKind]v1.RunEventType{
 }
 
 func (s *eventStream) step(e step.Event) {
+	message, waits := strings.CutPrefix(e.Message, step.WaitingPrefix)
 	out := v1.RunEvent{
 		Type:    stepEvents[e.Kind],
 		Time:    e.Time,
-		Message: e.Message,
-		Waiting: e.Kind == step.EventWaiting,
+		Message: message,
+		Waiting: waits || e.Kind == step.EventWaiting,
 	}
 	if e.Step.ID != "" {
 		out.Step = &v1.RunStep{

@@ -41,3 +41,27 @@ func TestTheLastLineHasWhatMakesAPlanStale(t *testing.T) {
 		t.Errorf("%+v", e.Changed)
 	}
 }
+
+// A program that makes hosts where a plan waits for them has to know that it waits.
+func TestALineSaysThatAStepWaits(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		event step.Event
+		want  v1.RunEvent
+	}{
+		"for people":         {step.Event{Kind: step.EventProgress, Message: step.WaitingPrefix + "node a is still there"}, v1.RunEvent{Waiting: true, Message: "node a is still there"}},
+		"for a component":    {step.Event{Kind: step.EventWaiting, Message: "the pod"}, v1.RunEvent{Waiting: true, Message: "the pod"}},
+		"it says what to do": {step.Event{Kind: step.EventProgress, Message: "take node a down"}, v1.RunEvent{Message: "take node a down"}},
+	} {
+		var out bytes.Buffer
+		s := &eventStream{w: &out}
+		s.step(c.event)
+		var e v1.RunEvent
+		if err := json.Unmarshal(out.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Type != v1.EventStepProgress || e.Waiting != c.want.Waiting || e.Message != c.want.Message {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}

@@ -331,7 +331,7 @@ func (r *replacement) describeNewNode(i int) []string {
 		"file "+layout.CCMKubeconfig+" (mode 0600): a kubeconfig with server and authority of "+layout.KCMKubeconfig+" and one user, whose tokenFile is "+layout.CCMToken,
 		"file "+layout.CCMToken+" (mode 0600): what this prints, made for each new node (a token"+note+"):",
 		"    "+manual.CreateToken(derivation),
-		"file "+layout.CCMManifest+" (mode 0600; its --bind-address is that of the node it was rendered for):",
+		"file "+layout.CCMManifest+" (mode 0600; the addresses and the annotation transplant.dev/host are those of host "+r.old[0].Name+": give it the new host's):",
 	)
 	return append(out, manual.Indent(r.ccmManifest)...)
 }

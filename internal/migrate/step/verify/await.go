@@ -16,11 +16,11 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // awaitInterval is how often the cluster is looked at while people work; awaitReminder, how often a line says that the
@@ -162,11 +162,11 @@ func isOn(flags map[string]string) bool { return flags["enable-leader-migration"
 // ownsLoops reports whether a pod is a kube-controller-manager in tree without leader migration. While there is one, no
 // other manager may begin.
 func ownsLoops(p corev1.Pod) bool {
-	for _, c := range p.Spec.Containers {
-		command := append(append([]string(nil), c.Command...), c.Args...)
-		flags := commandline.FlagsOf(command)
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		flags := workloads.FlagsOf(c)
 		provider := flags["cloud-provider"]
-		if isComponent(c, command, component.KCM) && provider != "" && provider != "external" && !isOn(flags) {
+		if workloads.SeedComponent(c) == component.KCM && provider != "" && provider != "external" && !isOn(flags) {
 			return true
 		}
 	}
@@ -232,9 +232,9 @@ func version(a *v1.Await) string {
 
 // matches reports whether a pod runs the component at all, and says why it is not as it is waited for.
 func matches(p corev1.Pod, a *v1.Await) (runs bool, why string) {
-	for _, c := range p.Spec.Containers {
-		command := append(append([]string(nil), c.Command...), c.Args...)
-		if !isComponent(c, command, a.Component) {
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if workloads.SeedComponent(c) != a.Component {
 			continue
 		}
 		_, tag, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":")
@@ -243,7 +243,7 @@ func matches(p corev1.Pod, a *v1.Await) (runs bool, why string) {
 		if want != "" && tag != want && !strings.HasPrefix(tag, want+".") && !strings.HasPrefix(tag, want+"-") {
 			return a.Nodes > 0, "runs version " + tag
 		}
-		flags := commandline.FlagsOf(command)
+		flags := workloads.FlagsOf(c)
 		for _, name := range slices.Sorted(maps.Keys(a.Flags)) {
 			have, set := flags[name]
 			switch wanted := a.Flags[name]; {
@@ -259,14 +259,4 @@ func matches(p corev1.Pod, a *v1.Await) (runs bool, why string) {
 		return true, ""
 	}
 	return false, ""
-}
-
-func isComponent(c corev1.Container, command []string, component string) bool {
-	for _, word := range command {
-		if word == component || strings.HasSuffix(word, "/"+component) {
-			return true
-		}
-	}
-	image, _, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":")
-	return len(c.Command) == 0 && image == component
 }
