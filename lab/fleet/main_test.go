@@ -141,18 +141,17 @@ func (w *World) grantTo(ctx context.Context, installed, name string) error {
 	return seed.GrantOperator(ctx, w.Client(), installed, name)
 }
 
-// writers counts by user, from the seed's audit log, the writes of a Cluster, or of a subresource of it, that were taken.
-func (w *World) writers(t *testing.T, name, subresource string) map[string]int {
+// writers are who wrote a Cluster, or a subresource of it, in the order in which the seed's audit log has the writes that were taken.
+func (w *World) writers(t *testing.T, name, subresource string) (users []string) {
 	t.Helper()
 	writes, err := w.API().Audit()
 	must(t, err)
-	by := map[string]int{}
 	for _, write := range writes {
 		if write.Resource == "clusters" && write.Subresource == subresource && write.Name == name && write.Accepted() {
-			by[write.User]++
+			users = append(users, write.User)
 		}
 	}
-	return by
+	return users
 }
 
 // inLine reports whether every Service has its load balancer, and the account so many routes.
