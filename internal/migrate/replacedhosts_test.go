@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,5 +72,88 @@ func TestTheOwnersAreAskedOfTheHostsThatTookTheOthersPlace(t *testing.T) {
 	p.Options.ReplaceHosts = false
 	if why := owners(expect); !strings.Contains(why, "no manager runs loop service") {
 		t.Errorf("a plan that edits hosts asks them: %q", why)
+	}
+}
+
+// TestAWaitThatWasOvertakenIsNotWaitedForAgain: a command that goes on finds neither the old hosts nor, in the end, leader migration.
+func TestAWaitThatWasOvertakenIsNotWaitedForAgain(t *testing.T) {
+	t.Parallel()
+	on, off := map[string]string{"cloud-provider": "aws", "enable-leader-migration": "true"}, map[string]string{"cloud-provider": "aws", "enable-leader-migration": ""}
+	migration := v1.Step{ID: "await/leader-migration", Kind: v1.StepAwait, Await: &v1.Await{Component: component.KCM, Nodes: 2, Version: "1.26", Flags: on}}
+	in := v1.Step{ID: "await/in/1", Kind: v1.StepAwait, Await: &v1.Await{Component: component.KCM, Nodes: 1, Version: "1.27", Flags: map[string]string{"cloud-provider": "external"}}}
+	gone := v1.Step{ID: "await/out/node-cp-2", Kind: v1.StepAwait, Await: &v1.Await{NodeGone: "node-cp-2"}} // cp-1 holds the leases
+	end := v1.Step{ID: "undo/await/leader-migration", Kind: v1.StepAwait, Await: &v1.Await{Component: component.KCM, Nodes: 2, Version: "1.26", Flags: off}}
+	old, offline, external := []string{"--cloud-provider=aws", "--enable-leader-migration=true"}, []string{"--cloud-provider=aws"}, []string{"--cloud-provider=external"}
+	for name, c := range map[string]struct {
+		plan    []v1.Step
+		records map[string]v1.StepResult
+		nodes   []string            // of two
+		runs    map[string][]string // version and flags by node
+		want    bool
+	}{
+		"an old host has left": {
+			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, gone.ID: v1.StepResultDone},
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, true,
+		},
+		"the record of the later wait is not true": {
+			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, gone.ID: v1.StepResultDone},
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, false,
+		},
+		"the later wait has not begun": {
+			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultDone},
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, false,
+		},
+		"it has not ended itself": {
+			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultStarted, gone.ID: v1.StepResultDone},
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, false,
+		},
+		"a new host is there": {
+			[]v1.Step{migration, in}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...), "node-cp-2": append([]string{"v1.27.4"}, external...)}, true,
+		},
+		"no new host is there": {
+			[]v1.Step{migration, in}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, false,
+		},
+		"an old manager came back with its own lease": {
+			[]v1.Step{migration, in}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, in.ID: v1.StepResultDone},
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, offline...), "node-cp-2": append([]string{"v1.27.4"}, external...)}, false,
+		},
+		"leader migration goes off, as it should": {
+			[]v1.Step{migration, end}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, end.ID: v1.StepResultStarted},
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, offline...), "node-cp-2": append([]string{"v1.26.0"}, old...)}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			w.labelled("node-cp-1", "node-cp-2")
+			for _, node := range []string{"node-cp-1", "node-cp-2"} {
+				if !slices.Contains(c.nodes, node) {
+					w.api.Delete("/api/v1/nodes/" + node)
+				}
+				w.api.Delete("/api/v1/namespaces/kube-system/pods/" + component.KCM + "-" + node)
+			}
+			for node, run := range c.runs {
+				w.api.Put(t, &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Name: component.KCM + "-" + node, Namespace: component.Namespace},
+					Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{
+						{Name: component.KCM, Image: "registry.k8s.io/kube-controller-manager:" + run[0], Command: append([]string{component.KCM}, run[1:]...)},
+					}},
+					Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+				})
+			}
+			p := w.given(c.plan...)
+			e := w.engine()
+			e.env.Plan = p
+			for id, result := range c.records {
+				if err := e.env.Journal.Save(t.Context(), v1.StepRecord{ID: id, Result: result}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if have, err := e.superseded(t.Context(), migration); err != nil || have != c.want {
+				t.Errorf("overtaken: %v %v", have, err)
+			}
+		})
 	}
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
 	"github.com/transplant-dev/transplant/internal/migrate/step/unit"
+	"github.com/transplant-dev/transplant/internal/migrate/step/verify"
 	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
 )
 
 // superseded reports whether a later step of the plan has started to change the same file or object, and the live one
-// has its result. Doing this one again would revert it. Leader migration would come on again in a manager that is
+// has its result. Of what people do, it reports whether they have gone on with what a later step waits for. Doing this one again would revert it. Leader migration would come on again in a manager that is
 // external by now, and no manager would run the loops. For manifests, units and workloads a record alone is no proof.
 // It is in a ConfigMap, and a planted one for the later step would skip this one.
 func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
@@ -27,14 +28,20 @@ func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 		}
 		sameFile := s.Path != "" && s.Host == other.Host && s.Path == other.Path
 		sameObject := s.Ref != "" && s.Ref == other.Ref
-		if !later || !sameFile && !sameObject {
+		sameWait := s.Await != nil && other.Await != nil && e.env.Journal.Record(s.ID).IsEnded()
+		if !later || !sameFile && !sameObject && !sameWait {
 			continue
 		}
 		rec := e.env.Journal.Record(other.ID)
 		if rec.Result == "" {
 			continue
 		}
-		has, err := e.hasChange(ctx, other, rec)
+		has, err := false, error(nil)
+		if sameWait {
+			has, err = verify.Await{Env: e.env}.IsOvertaken(ctx, s, other)
+		} else {
+			has, err = e.hasChange(ctx, other, rec)
+		}
 		if err != nil {
 			return false, fmt.Errorf("looking whether step %s has changed it since: %w", other.ID, err)
 		}

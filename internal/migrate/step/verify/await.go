@@ -95,18 +95,10 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 	if a.Component == "" {
 		return "", nil
 	}
-	pods, err := x.Env.Kube.CoreV1().Pods(component.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", fmt.Errorf("listing the pods of %s: %w", component.Namespace, err)
-	}
-	counts, err := x.Env.ControlPlaneNodes(ctx)
+	have, not, owner, err := x.classify(ctx, a)
 	if err != nil {
 		return "", err
 	}
-	have, not, owner := classifyPods(pods.Items, a, counts, func(p *corev1.Pod) string {
-		return step.WhyPod(ctx,
-			x.Env, p)
-	})
 	if owner != "" {
 		return fmt.Sprintf("%s on node %s runs the loops under its own lease", component.KCM, owner), nil
 	}
@@ -119,6 +111,41 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 		return fmt.Sprintf("%d of %d nodes run %s%s%s", len(have), a.Nodes, a.Component, version(a), detail), nil
 	}
 	return "", nil
+}
+
+// IsOvertaken reports whether a later wait of the plan shows what it waits for, at least in part. Then this one, which
+// has ended before, may find no longer what it waited for: the hosts that it counted are gone, or have other flags. A
+// manager that owns the loops under its own lease is waited for all the same, unless the later wait is for such.
+func (x Await) IsOvertaken(ctx context.Context, s, later v1.Step) (bool, error) {
+	if s.Await == nil || later.Await == nil {
+		return false, nil
+	}
+	if node := later.Await.NodeGone; node != "" {
+		if why, err := x.nodeStays(ctx, later, node); err != nil || why != "" {
+			return false, err
+		}
+	} else if have, _, _, err := x.classify(ctx, later.Await); err != nil || len(have) == 0 {
+		return false, err
+	}
+	if later.Await.NodeGone == "" && later.Await.Component == component.KCM && isOff(later.Await.Flags) {
+		return true, nil
+	}
+	_, _, owner, err := x.classify(ctx, s.Await)
+	return owner == "", err
+}
+
+// classify looks at the pods of the cluster; see classifyPods.
+func (x Await) classify(ctx context.Context, a *v1.Await) (have map[string]bool, not []string, owner string, err error) {
+	pods, err := x.Env.Kube.CoreV1().Pods(component.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("listing the pods of %s: %w", component.Namespace, err)
+	}
+	counts, err := x.Env.ControlPlaneNodes(ctx)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	have, not, owner = classifyPods(pods.Items, a, counts, func(p *corev1.Pod) string { return step.WhyPod(ctx, x.Env, p) })
+	return have, not, owner, nil
 }
 
 // classifyPods returns the nodes whose pods are as it is waited for, and why others do not count. The owner is a node
@@ -158,6 +185,12 @@ const notReady = "is not Ready"
 
 // isOn reports whether leader migration is waited for.
 func isOn(flags map[string]string) bool { return flags["enable-leader-migration"] == "true" }
+
+// isOff reports whether it is waited for that in-tree managers run without leader migration.
+func isOff(flags map[string]string) bool {
+	value, isAsked := flags["enable-leader-migration"]
+	return isAsked && value == "" && flags["cloud-provider"] != "external"
+}
 
 // ownsLoops reports whether a pod is a kube-controller-manager in tree without leader migration. While there is one, no
 // other manager may begin.
