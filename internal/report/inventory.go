@@ -391,6 +391,20 @@ func (c *inventories) whyMember(instance string, moved map[string]bool, unready 
 	return ""
 }
 
+// whyOtherTarget explains another target of a route. Node IPAM gives the pod CIDR of a Node that is gone to the next one
+// that comes.
+func (c *inventories) whyOtherTarget(before, after string) string {
+	went, came := c.whyMember(before, c.wentNodes, ""), c.whyMember(after, c.cameNodes, "")
+	if went == "" || came == "" {
+		return ""
+	}
+	return fmt.Sprintf(
+		"Node %s is gone, and Node %s that came has its pod CIDR",
+		nodeOf(c.before, before),
+		nodeOf(c.after, after),
+	)
+}
+
 func nodeOf(s *v1.Snapshot, instance string) string {
 	for _, i := range s.Cloud.Instances {
 		if i.ID == instance {
@@ -434,7 +448,7 @@ func (c *inventories) routes() {
 			c.expect(name, fieldObject, "to "+b.Target, "", c.whyMember(b.Target, c.wentNodes, ""))
 			continue
 		}
-		c.differ(name, "target", b.Target, a.Target)
+		c.expect(name, "target", b.Target, a.Target, c.whyOtherTarget(b.Target, a.Target))
 		c.differ(name, "state", b.State, a.State)
 	}
 	for name, a := range after {

@@ -100,6 +100,22 @@ func TestInventory(t *testing.T) {
 			},
 		},
 		{
+			name: "a Node that comes has the pod CIDR of one that is gone",
+			change: func(b, a *v1.Snapshot) {
+				b.Nodes, b.Cloud.Routes, b.Cloud.Instances = b.Nodes[:7], b.Cloud.Routes[:7], b.Cloud.Instances[:7]
+				a.Nodes, a.Cloud.Routes = a.Nodes[1:], a.Cloud.Routes[:7]
+				a.Cloud.Routes[0].Target = "i-000000a7"
+			},
+			want: []v1.Difference{
+				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "object", Before: "present"},
+				{Object: "Node/ip-10-0-0-18.ec2.internal", Field: "object", After: "present", Expected: true, Why: "it joined: no step of a migration adds a Node"},
+				{
+					Object: "Route/rtb-lab/10.200.0.0/24", Field: "target", Before: "i-000000a0", After: "i-000000a7", Expected: true,
+					Why: "Node ip-10-0-0-11.ec2.internal is gone, and Node ip-10-0-0-18.ec2.internal that came has its pod CIDR",
+				},
+			},
+		},
+		{
 			name: "a node that is not ready comes back to the load balancers",
 			change: func(b, a *v1.Snapshot) {
 				b.Nodes[5].Ready, a.Nodes[5].Ready = "False", "False"
