@@ -1,17 +1,22 @@
 package migrate
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/takeover"
 )
 
 // TestTheOwnersAreAskedOfTheHostsThatTookTheOthersPlace: a host that the plan has had taken down answers no more, and one that came later cannot be asked by
@@ -78,12 +83,16 @@ func TestTheOwnersAreAskedOfTheHostsThatTookTheOthersPlace(t *testing.T) {
 // TestAWaitThatWasOvertakenIsNotWaitedForAgain: a command that goes on finds neither the old hosts nor, in the end, leader migration.
 func TestAWaitThatWasOvertakenIsNotWaitedForAgain(t *testing.T) {
 	t.Parallel()
-	on, off := map[string]string{"cloud-provider": "aws", "enable-leader-migration": "true"}, map[string]string{"cloud-provider": "aws", "enable-leader-migration": ""}
+	on := map[string]string{"cloud-provider": "aws", "enable-leader-migration": "true"}
+	off := map[string]string{"cloud-provider": "aws", "enable-leader-migration": ""}
 	migration := v1.Step{ID: "await/leader-migration", Kind: v1.StepAwait, Await: &v1.Await{Component: component.KCM, Nodes: 2, Version: "1.26", Flags: on}}
-	in := v1.Step{ID: "await/in/1", Kind: v1.StepAwait, Await: &v1.Await{Component: component.KCM, Nodes: 1, Version: "1.27", Flags: map[string]string{"cloud-provider": "external"}}}
+	in := v1.Step{ID: "await/in/1", Kind: v1.StepAwait, Await: &v1.Await{
+		Component: component.KCM, Nodes: 1, Version: "1.27", Flags: map[string]string{"cloud-provider": "external"},
+	}}
 	gone := v1.Step{ID: "await/out/node-cp-2", Kind: v1.StepAwait, Await: &v1.Await{NodeGone: "node-cp-2"}} // cp-1 holds the leases
 	end := v1.Step{ID: "undo/await/leader-migration", Kind: v1.StepAwait, Await: &v1.Await{Component: component.KCM, Nodes: 2, Version: "1.26", Flags: off}}
-	old, offline, external := []string{"--cloud-provider=aws", "--enable-leader-migration=true"}, []string{"--cloud-provider=aws"}, []string{"--cloud-provider=external"}
+	old := []string{"v1.26.0", "--cloud-provider=aws", "--enable-leader-migration=true"}
+	offline, external := []string{"v1.26.0", "--cloud-provider=aws"}, []string{"v1.27.4", "--cloud-provider=external"}
 	for name, c := range map[string]struct {
 		plan    []v1.Step
 		records map[string]v1.StepResult
@@ -93,35 +102,35 @@ func TestAWaitThatWasOvertakenIsNotWaitedForAgain(t *testing.T) {
 	}{
 		"an old host has left": {
 			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, gone.ID: v1.StepResultDone},
-			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, true,
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": old}, true,
 		},
 		"the record of the later wait is not true": {
 			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, gone.ID: v1.StepResultDone},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, false,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": old}, false,
 		},
 		"the later wait has not begun": {
 			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultDone},
-			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, false,
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": old}, false,
 		},
 		"it has not ended itself": {
 			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultStarted, gone.ID: v1.StepResultDone},
-			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, false,
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": old}, false,
 		},
 		"a new host is there": {
 			[]v1.Step{migration, in}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...), "node-cp-2": append([]string{"v1.27.4"}, external...)}, true,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": old, "node-cp-2": external}, true,
 		},
 		"no new host is there": {
 			[]v1.Step{migration, in}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, old...)}, false,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": old}, false,
 		},
 		"an old manager came back with its own lease": {
 			[]v1.Step{migration, in}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, in.ID: v1.StepResultDone},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, offline...), "node-cp-2": append([]string{"v1.27.4"}, external...)}, false,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": offline, "node-cp-2": external}, false,
 		},
 		"leader migration goes off, as it should": {
 			[]v1.Step{migration, end}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, end.ID: v1.StepResultStarted},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": append([]string{"v1.26.0"}, offline...), "node-cp-2": append([]string{"v1.26.0"}, old...)}, true,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": offline, "node-cp-2": old}, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,4 +165,82 @@ func TestAWaitThatWasOvertakenIsNotWaitedForAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestALeaseIsGivenUpForAnOwnerThatPeopleHaveEnded: no kube-controller-manager gives its lease up, and nobody would run its loops until that has run out.
+func TestALeaseIsGivenUpForAnOwnerThatPeopleHaveEnded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before  func(*world)                 // before the owner is bound
+		change  func(t *testing.T, w *world) // what happens then
+		expires bool
+		isLost  bool // no command reaches its host any longer
+	}{
+		"its manifest is taken away": {change: func(_ *testing.T, w *world) { w.remove("cp-1", manifests+component.KCM+".yaml") }},
+		"a manager that cannot be asked came later": {change: func(t *testing.T, w *world) {
+			w.unopened(t)
+			w.remove("cp-1", manifests+component.KCM+".yaml")
+		}},
+		"a manager that cannot be asked was there before": {
+			before:  func(w *world) { w.unopened(w.t) },
+			change:  func(_ *testing.T, w *world) { w.remove("cp-1", manifests+component.KCM+".yaml") },
+			expires: true,
+		},
+		"its host cannot be reached": {change: func(_ *testing.T, w *world) { w.lose("cp-1") }, isLost: true, expires: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			w.labelled("node-cp-1", "node-cp-2")
+			p := w.given(v1.Step{ID: "await", Kind: v1.StepAwait, Await: &v1.Await{NodeGone: "node-cp-1"}})
+			p.Options.ReplaceHosts = true
+			e := w.engine()
+			e.env.Plan = p
+			if c.before != nil {
+				c.before(w)
+			}
+			owners := takeover.WatchOwners(e.env)
+			owners.Bind(t.Context())
+			owners.Release(t.Context(), p.Steps[0])
+			if h := w.holder(component.KCM); !strings.HasPrefix(h, "cp-1_") {
+				t.Fatalf("the lease of an owner that lives was given up: %q", h)
+			}
+			c.change(t, w)
+			if c.isLost {
+				e.env.HostsByName["cp-1"] = offHost{e.env.HostsByName["cp-1"]}
+			}
+			for i := 0; i < 30 && strings.HasPrefix(w.holder(component.KCM), "cp-1_"); i++ {
+				<-w.clock.After(time.Second)
+				owners.Release(t.Context(), p.Steps[0])
+			}
+			if have := w.expired > 0; have != c.expires {
+				t.Errorf("the lease ran out: %v", have)
+			}
+			<-w.clock.After(20 * time.Second)
+			owners.Bind(t.Context())
+			owners.Release(t.Context(), p.Steps[0])
+			if h := w.holder(component.KCM); !strings.HasPrefix(h, "cp-2_") {
+				t.Errorf("the lease is held by %q", h)
+			}
+		})
+	}
+}
+
+// offHost is a host that no command reaches.
+type offHost struct{ hostaccess.Host }
+
+func (offHost) Processes(context.Context, string) ([]v1.Process, error) {
+	return nil, errors.New("connection timed out")
+}
+
+// unopened makes a control-plane host with a manager that this command has not opened.
+func (w *world) unopened(t *testing.T) {
+	t.Helper()
+	w.api.Put(t, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: component.KCM + "-node-cp-3", Namespace: component.Namespace, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"},
+		},
+		Spec: corev1.PodSpec{NodeName: "node-cp-3", Containers: []corev1.Container{{Name: component.KCM, Command: []string{component.KCM}}}},
+	})
+	w.labelled("node-cp-3")
 }

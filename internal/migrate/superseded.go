@@ -16,9 +16,10 @@ import (
 )
 
 // superseded reports whether a later step of the plan has started to change the same file or object, and the live one
-// has its result. Of what people do, it reports whether they have gone on with what a later step waits for. Doing this one again would revert it. Leader migration would come on again in a manager that is
-// external by now, and no manager would run the loops. For manifests, units and workloads a record alone is no proof.
-// It is in a ConfigMap, and a planted one for the later step would skip this one.
+// has its result. Of what people do, it reports whether they have gone on with what a later step waits for. Doing this
+// one again would revert it. Leader migration would come on again in a manager that is external by now, and no manager
+// would run the loops. For manifests, units and workloads a record alone is no proof. It is in a ConfigMap, and a
+// planted one for the later step would skip this one.
 func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 	later := false
 	for _, other := range e.env.Plan.Steps {

@@ -69,26 +69,6 @@ func (c *inventories) whyAnnotation(key, _, after string) string {
 	return "no step of a migration writes it: another client did"
 }
 
-// whyAttachable explains another limit of attachable volumes: that of an in-tree plugin goes with the plugin, where a
-// CSI driver on the node has one.
-func (c *inventories) whyAttachable(node, after string) string {
-	if !c.forward || after != "" {
-		return ""
-	}
-	for _, n := range orEmpty(c.after.Volumes).CSINodes {
-		if n.Name == node && len(n.Drivers) > 0 {
-			return "the limit of the in-tree plugin went with the plugin: that of the CSI driver stands in the CSINode"
-		}
-	}
-	if !slices.ContainsFunc(
-		orEmpty(c.before.Volumes).PersistentVolumes,
-		func(pv v1.PersistentVolume) bool { return pv.Plugin != "" },
-	) {
-		return "the limit of the in-tree plugin went with the plugin: there is no volume of it"
-	}
-	return ""
-}
-
 // fieldObject is the field of a difference that is the coming or going of the whole object.
 const fieldObject = "object"
 
@@ -391,8 +371,8 @@ func (c *inventories) whyMember(instance string, moved map[string]bool, unready 
 	return ""
 }
 
-// whyOtherTarget explains another target of a route. Node IPAM gives the pod CIDR of a Node that is gone to the next one
-// that comes.
+// whyOtherTarget explains another target of a route. Node IPAM gives the pod CIDR of a Node that is gone to the next
+// one that comes.
 func (c *inventories) whyOtherTarget(before, after string) string {
 	went, came := c.whyMember(before, c.wentNodes, ""), c.whyMember(after, c.cameNodes, "")
 	if went == "" || came == "" {

@@ -272,3 +272,23 @@ func limit(d v1.CSINodeDriver) string {
 	}
 	return fmt.Sprint(*d.Limit)
 }
+
+// whyAttachable explains another limit of attachable volumes: that of an in-tree plugin goes with the plugin, where a
+// CSI driver on the node has one.
+func (c *inventories) whyAttachable(node, after string) string {
+	if !c.forward || after != "" {
+		return ""
+	}
+	for _, n := range orEmpty(c.after.Volumes).CSINodes {
+		if n.Name == node && len(n.Drivers) > 0 {
+			return "the limit of the in-tree plugin went with the plugin: that of the CSI driver stands in the CSINode"
+		}
+	}
+	if !slices.ContainsFunc(
+		orEmpty(c.before.Volumes).PersistentVolumes,
+		func(pv v1.PersistentVolume) bool { return pv.Plugin != "" },
+	) {
+		return "the limit of the in-tree plugin went with the plugin: there is no volume of it"
+	}
+	return ""
+}

@@ -14,6 +14,7 @@ import (
 type Proofs struct {
 	mu    sync.Mutex
 	bound map[boundTerm]bool
+	held  map[string]v1.HandoverRecord // by lease, the last that was bound
 	ended map[uint64]bool
 }
 
@@ -29,13 +30,30 @@ func termOf(r v1.HandoverRecord) boundTerm {
 	return boundTerm{r.Lease, r.Holder, r.Component, r.Host, r.Transitions, r.PID, r.StartTicks}
 }
 
-func newProofs() *Proofs { return &Proofs{bound: map[boundTerm]bool{}, ended: map[uint64]bool{}} }
+func newProofs() *Proofs {
+	return &Proofs{bound: map[boundTerm]bool{}, held: map[string]v1.HandoverRecord{}, ended: map[uint64]bool{}}
+}
 
 // NoteBound remembers that this process has bound a holder.
 func (p *Proofs) NoteBound(r v1.HandoverRecord) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.bound[termOf(r)] = true
+	p.bound[termOf(r)], p.held[r.Lease] = true, r
+}
+
+// HolderOf is the last holder of a lease that this process has bound. The lease may have another one since.
+func (p *Proofs) HolderOf(lease string) (v1.HandoverRecord, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, isKnown := p.held[lease]
+	return r, isKnown
+}
+
+// Forget drops the holder of a lease that has another one.
+func (p *Proofs) Forget(lease string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.held, lease)
 }
 
 // IsBound reports whether this process has bound the holder of a handover.

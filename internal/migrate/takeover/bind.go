@@ -63,20 +63,25 @@ func BindOwners(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord)
 		if err := successor(ctx, e, s, *b); err != nil {
 			return err
 		}
-		bound = append(bound, v1.HandoverRecord{
-			Lease:       lease,
-			Holder:      b.Holder,
-			PID:         b.PID,
-			StartTicks:  b.StartTicks,
-			Component:   b.Component,
-			Host:        b.Host,
-			Transitions: b.Transitions,
-			AcquireTime: b.AcquireTime,
-		})
+		bound = append(bound, recordOf(*b))
 		e.Proofs.NoteBound(bound[len(bound)-1])
 	}
 	rec.Handovers = bound
 	return nil
+}
+
+// recordOf is what a record says of a process that holds a lease; see bindingOf.
+func recordOf(b handover.Binding) v1.HandoverRecord {
+	return v1.HandoverRecord{
+		Lease:       b.Lease,
+		Holder:      b.Holder,
+		PID:         b.PID,
+		StartTicks:  b.StartTicks,
+		Component:   b.Component,
+		Host:        b.Host,
+		Transitions: b.Transitions,
+		AcquireTime: b.AcquireTime,
+	}
 }
 
 // isAbandoned reports whether a lease that names a holder is free. Every manager has answered that it does not lead by

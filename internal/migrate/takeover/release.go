@@ -136,11 +136,7 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	}
 	now := e.Clock.Now().UTC()
 	r.Released = &now
-	e.Report(
-		s,
-		step.EventProgress,
-		fmt.Sprintf("%s on %s has ended (pid %d); released lease %s", r.Component, r.Host, r.PID, r.Lease),
-	)
+	e.Report(s, step.EventProgress, released(*r))
 	return nil
 }
 

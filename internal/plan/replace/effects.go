@@ -17,7 +17,7 @@ func Describe(d *draft.Draft) []string {
 			countReplaced(d),
 			len(d.Snapshot.Nodes)-countReplaced(d),
 		),
-		"the loops change hands once, when the last node of the old version goes; its kube-controller-manager releases its leases only if it ends in order, else they run out after 15 s",
+		"the loops change hands when the node of their kube-controller-manager goes; its leases are given up once it is seen to have ended, else they run out after 15 s",
 		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
 		"not changed: kubelets of workers; roll their machines before Kubernetes 1.27 (AWS) or the release that removes the provider; give them --cloud-provider=external and, where images come from the cloud's registry, its image credential provider",
 	}

@@ -19,14 +19,18 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/takeover"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
-// awaitInterval is how often the cluster is looked at while people work; awaitReminder, how often a line says that the
-// wait goes on.
 const (
+	// awaitInterval is how often the cluster is looked at while people work.
 	awaitInterval = 5 * time.Second
+	// ownerInterval is how often it is looked whether a manager has ended that holds a lease.
+	ownerInterval = time.Second
+	// awaitReminder is how often a line says that the wait goes on.
 	awaitReminder = 5 * time.Minute
 )
 
@@ -52,13 +56,17 @@ func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	for _, line := range s.Await.Instructions {
 		x.Env.Report(s, step.EventProgress, line)
 	}
-	told, at := "", x.Env.Clock.Now()
+	told, at, owners := "", x.Env.Clock.Now(), takeover.WatchOwners(x.Env)
 	for {
+		owners.Bind(ctx)
 		why, err := x.Missing(ctx, s)
 		if err != nil && !retry.IsTransient(err) {
 			return err
 		}
 		if err == nil && why == "" {
+			if x.Env.Plan.Direction == planstep.Forward && s.Await.Component == component.KCM && isOn(s.Await.Flags) {
+				return owners.Settle(ctx, s)
+			}
 			return nil
 		}
 		if err != nil {
@@ -68,14 +76,25 @@ func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 			told, at = why, now
 			x.Env.Report(s, step.EventProgress, step.WaitingPrefix+why)
 		}
+		if err := x.pause(ctx, s, owners); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for the next look. An owner may end meanwhile.
+func (x Await) pause(ctx context.Context, s v1.Step, owners *takeover.Owners) error {
+	for range awaitInterval / ownerInterval {
 		select {
 		case <-x.Env.Stopping:
 			return step.ErrInterrupted
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-x.Env.Clock.After(awaitInterval):
+		case <-x.Env.Clock.After(ownerInterval):
+			owners.Release(ctx, s)
 		}
 	}
+	return nil
 }
 
 // noAwait says that a step, which may come from a journal, lacks what its kind needs.
@@ -113,9 +132,9 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 	return "", nil
 }
 
-// IsOvertaken reports whether a later wait of the plan shows what it waits for, at least in part. Then this one, which
-// has ended before, may find no longer what it waited for: the hosts that it counted are gone, or have other flags. A
-// manager that owns the loops under its own lease is waited for all the same, unless the later wait is for such.
+// IsOvertaken reports whether a later wait of the plan shows what it waits for, at least in part. The hosts that this
+// one has counted before may then be gone, or have other flags. A manager that owns the loops under its own lease is
+// waited for all the same, unless the later wait is for such.
 func (x Await) IsOvertaken(ctx context.Context, s, later v1.Step) (bool, error) {
 	if s.Await == nil || later.Await == nil {
 		return false, nil
@@ -135,7 +154,10 @@ func (x Await) IsOvertaken(ctx context.Context, s, later v1.Step) (bool, error) 
 }
 
 // classify looks at the pods of the cluster; see classifyPods.
-func (x Await) classify(ctx context.Context, a *v1.Await) (have map[string]bool, not []string, owner string, err error) {
+func (x Await) classify(
+	ctx context.Context,
+	a *v1.Await,
+) (have map[string]bool, not []string, owner string, err error) {
 	pods, err := x.Env.Kube.CoreV1().Pods(component.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("listing the pods of %s: %w", component.Namespace, err)
@@ -144,7 +166,8 @@ func (x Await) classify(ctx context.Context, a *v1.Await) (have map[string]bool,
 	if err != nil {
 		return nil, nil, "", err
 	}
-	have, not, owner = classifyPods(pods.Items, a, counts, func(p *corev1.Pod) string { return step.WhyPod(ctx, x.Env, p) })
+	explain := func(p *corev1.Pod) string { return step.WhyPod(ctx, x.Env, p) }
+	have, not, owner = classifyPods(pods.Items, a, counts, explain)
 	return have, not, owner, nil
 }
 
