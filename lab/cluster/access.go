@@ -16,18 +16,26 @@ import (
 	"github.com/transplant-dev/transplant/lab/loadbalancer"
 )
 
-// Hosts returns every host: the control planes, then the workers.
-func (c *Cluster) Hosts() []*Host { return c.site.hosts }
+// Hosts returns every host of the cluster: the control planes, then the workers.
+func (c *Cluster) Hosts() []*Host {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.site.hosts)
+}
 
 // ControlPlanes returns the control-plane hosts.
-func (c *Cluster) ControlPlanes() []*Host { return c.site.hosts[:c.opts.ControlPlanes] }
+func (c *Cluster) ControlPlanes() []*Host {
+	return slices.DeleteFunc(c.Hosts(), func(h *Host) bool { return !h.ControlPlane })
+}
 
 // Workers returns the workers.
-func (c *Cluster) Workers() []*Host { return c.site.hosts[c.opts.ControlPlanes:] }
+func (c *Cluster) Workers() []*Host {
+	return slices.DeleteFunc(c.Hosts(), func(h *Host) bool { return h.ControlPlane })
+}
 
 // Host returns the host with the given name, or an error that names it.
 func (c *Cluster) Host(name string) (*Host, error) {
-	for _, h := range c.site.hosts {
+	for _, h := range c.Hosts() {
 		if h.Name == name {
 			return h, nil
 		}
@@ -131,7 +139,7 @@ func (c *Cluster) startKubelet(ctx context.Context, h *Host) error {
 		UnitProgram:  c.unitProgram,
 		Env:          []string{"HOME=/nonexistent"}, // nobody's cloud credentials are found
 		Instance:     c.site.kind.Instance(h),
-		Version:      c.site.kind.Version(),
+		Version:      h.version,
 		Pods:         c.podOptions(h),
 		Profile:      c.opts.Profile,
 		Seed:         c.opts.Seed,
@@ -147,7 +155,7 @@ func (c *Cluster) startKubelet(ctx context.Context, h *Host) error {
 // startLoadBalancer starts the balancer over the API servers, each behind an edge of its own.
 func startLoadBalancer(s *site) (*loadbalancer.Balancer, error) {
 	o := loadbalancer.Options{Listen: s.block.endpoint(placeLoadBalancer, portAPIServer), TLS: s.pki.CA.TrustOnly()}
-	for _, h := range s.hosts {
+	for _, h := range s.machines() {
 		if h.ControlPlane {
 			o.Backends = append(o.Backends, s.wires[LoadBalancerEdge(h.Name)].listen)
 		}

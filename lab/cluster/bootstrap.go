@@ -128,29 +128,34 @@ func clusterConfiguration(s *site) map[string]any {
 // markControlPlane gives a host's Node the labels, the taint and the annotation that kubeadm puts on control planes. A
 // kubelet may not: NodeRestriction refuses them from it.
 func markControlPlane(ctx context.Context, client kubernetes.Interface, h *Host) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{
-			"labels": map[string]string{
-				"node-role.kubernetes.io/control-plane":                   "",
-				"node.kubernetes.io/exclude-from-external-load-balancers": "",
-			},
-			"annotations": map[string]string{
-				"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///var/run/containerd/containerd.sock",
-			},
-		},
-		"spec": map[string]any{"taints": []corev1.Taint{{
-			Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule,
-		}}},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding patch: %w", err)
-	}
+	const role = "node-role.kubernetes.io/control-plane"
 	return poll.Until(
 		ctx,
 		100*time.Millisecond,
 		fmt.Sprintf("node %q to be registered", h.NodeName),
 		func(ctx context.Context) error {
-			_, err := client.CoreV1().Nodes().Patch(ctx, h.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+			n, err := client.CoreV1().Nodes().Get(ctx, h.NodeName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			patch, err := json.Marshal(map[string]any{
+				"metadata": map[string]any{
+					"resourceVersion": n.ResourceVersion, // the taints are replaced as a whole
+					"labels": map[string]string{
+						role: "", "node.kubernetes.io/exclude-from-external-load-balancers": "",
+					},
+					"annotations": map[string]string{
+						"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///var/run/containerd/containerd.sock",
+					},
+				},
+				"spec": map[string]any{
+					"taints": append(n.Spec.Taints, corev1.Taint{Key: role, Effect: corev1.TaintEffectNoSchedule}),
+				},
+			})
+			if err != nil {
+				return poll.Final(fmt.Errorf("encoding patch: %w", err))
+			}
+			_, err = client.CoreV1().Nodes().Patch(ctx, h.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 			return err
 		},
 	)

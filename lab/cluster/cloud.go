@@ -142,7 +142,7 @@ type cloud struct {
 // startCloud starts the cloud of a lab.
 func startCloud(s *site) (*cloud, error) {
 	hostOf := map[string]*Host{}
-	for _, h := range s.hosts {
+	for _, h := range s.machines() {
 		for _, manager := range []string{ControllerManager, CloudControllerManager} {
 			if w, ok := s.wires[EdgeName(h.Name, manager, endCloud)]; ok {
 				hostOf[w.address] = h
@@ -150,7 +150,7 @@ func startCloud(s *site) (*cloud, error) {
 		}
 	}
 	made, err := s.kind.Start(Layout{
-		Hosts: s.hosts, AuditFile: s.auditFile(), HostOf: func(address string) *Host { return hostOf[address] },
+		Hosts: s.machines(), AuditFile: s.auditFile(), HostOf: func(address string) *Host { return hostOf[address] },
 	})
 	if err != nil {
 		return nil, err

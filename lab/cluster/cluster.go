@@ -53,7 +53,7 @@ type Cluster struct {
 	http     io.Closer
 	token    string
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards which machines are hosts of the cluster, too
 	provided []build.Binaries
 }
 
@@ -131,7 +131,10 @@ func (c *Cluster) prepare() error {
 		noCloudConfig: c.opts.NoCloudConfig,
 		shape:         c.opts.Shape,
 	}
-	for _, w := range wires(b, c.site.hosts) {
+	for i := range c.opts.Spares {
+		c.site.apart = append(c.site.apart, newControlPlane(c.opts.Kind, c.opts.Dir, b, c.opts.ControlPlanes+i+1))
+	}
+	for _, w := range wires(b, c.site.machines()) {
 		c.site.wires[w.name] = w
 	}
 	if c.site.pki, err = pki.New(Name, time.Now()); err != nil {
@@ -223,7 +226,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 		return err
 	}
 	var addresses []string
-	for _, h := range c.site.hosts {
+	for _, h := range c.site.machines() {
 		if w, ok := c.site.wires[EdgeName(h.Name, APIServer, endEtcd)]; ok {
 			addresses = append(addresses, w.address)
 		}
@@ -266,13 +269,20 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 			return poll.Final(fmt.Errorf("etcd ended: %w", c.etcd.Err()))
 		default:
 		}
+		return c.checkAPIServers(c.ControlPlanes()...)
+	})
+}
+
+// checkAPIServers returns why the load balancer sends nobody to a host's API server.
+func (c *Cluster) checkAPIServers(hosts ...*Host) error {
+	for _, h := range hosts {
 		for _, s := range c.lb.Backends() {
-			if !s.Ready {
+			if s.Address == c.site.wires[LoadBalancerEdge(h.Name)].listen && !s.Ready {
 				return s.Err
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // startRest starts the managers, the schedulers and the workers, and installs what kubeadm leaves in a cluster.

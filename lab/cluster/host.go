@@ -27,6 +27,7 @@ const (
 
 	serviceIP        = "10.96.0.1"
 	maxControlPlanes = 3
+	maxMachines      = 6  // of the control plane, spare ones among them
 	maxWorkers       = 70 // as many addresses as a block has for them
 )
 
@@ -46,6 +47,7 @@ type Host struct {
 
 	number     int // among the control planes or the workers, from 1
 	providerID string
+	version    string // of its kubelet
 }
 
 // Path returns where an absolute path of the host lies on this machine.
@@ -63,12 +65,16 @@ func (h *Host) Place(nodeName, instanceID, zone, providerID string) {
 func newHosts(kind Kind, root string, b *block, controlPlanes, workers int) []*Host {
 	var out []*Host
 	for i := 1; i <= controlPlanes; i++ {
-		out = append(out, newHost(kind, root, b, fmt.Sprintf("cp-%d", i), 0, i))
+		out = append(out, newControlPlane(kind, root, b, i))
 	}
 	for i := 1; i <= workers; i++ {
 		out = append(out, newHost(kind, root, b, fmt.Sprintf("worker-%d", i), 1, i))
 	}
 	return out
+}
+
+func newControlPlane(kind Kind, root string, b *block, i int) *Host {
+	return newHost(kind, root, b, fmt.Sprintf("cp-%d", i), 0, i)
 }
 
 func newHost(kind Kind, root string, b *block, name string, net, i int) *Host {
@@ -84,6 +90,7 @@ func newHost(kind Kind, root string, b *block, name string, net, i int) *Host {
 		PrivateIP:    ip,
 		Dir:          filepath.Join(root, "hosts", name),
 		number:       i,
+		version:      kind.Version(),
 	}
 	kind.Place(h)
 	return h

@@ -16,13 +16,18 @@ type site struct {
 	root  string
 	block *block
 	pki   *pki.PKI
-	hosts []*Host
+	hosts []*Host // of the cluster
+	// apart are machines of the cloud that are no hosts of the cluster: those that may join, and those that have left.
+	apart []*Host
 	wires map[string]wire // by name
 	kind  Kind
 	// noCloudConfig is the option of this name.
 	noCloudConfig bool
 	shape         Shape
 }
+
+// machines are all that the cloud has.
+func (s *site) machines() []*Host { return slices.Concat(s.hosts, s.apart) }
 
 func (s *site) auditFile() string { return filepath.Join(s.root, "audit.jsonl") }
 
@@ -56,7 +61,7 @@ func (s *site) writeHost(h *Host) error {
 			return err
 		}
 	}
-	if err := s.writeKubelet(h); err != nil {
+	if err := writeKubelet(h, s.kubeletFlags(h)); err != nil {
 		return err
 	}
 	if !h.ControlPlane {
@@ -80,24 +85,29 @@ func (s *site) writeHost(h *Host) error {
 	return writePublic(h.Path(cloudConfig), s.kind.Config(h, endpoint))
 }
 
-// writeKubelet writes the flags with which kubeadm starts the kubelet.
-func (s *site) writeKubelet(h *Host) error {
-	more := ""
+// kubeletFlags are those with which kubeadm starts the kubelet.
+func (s *site) kubeletFlags(h *Host) map[string]string {
+	out := map[string]string{
+		"cloud-provider":             s.kind.Provider(),
+		"container-runtime-endpoint": "unix:///var/run/containerd/containerd.sock",
+		"hostname-override":          h.NodeName,
+		"pod-infra-container-image":  "registry.k8s.io/pause:3.9",
+	}
 	if s.shape != StaticPods && h.ControlPlane { // else a manifest that is there shows it
-		more = " --pod-manifest-path=" + manifestDir
+		out["pod-manifest-path"] = manifestDir
 	}
-	kind := s.kind.Flags("kubelet")
-	for _, name := range slices.Sorted(maps.Keys(kind)) {
-		more += " --" + name + "=" + kind[name]
+	maps.Copy(out, s.kind.Flags("kubelet"))
+	return out
+}
+
+// writeKubelet writes the kubelet's flags, as kubeadm does.
+func writeKubelet(h *Host, flags map[string]string) error {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		words = append(words, "--"+name+"="+flags[name])
 	}
-	flags := fmt.Sprintf(
-		"KUBELET_KUBEADM_ARGS=\"--cloud-provider=%s --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock "+
-			"--hostname-override=%s --pod-infra-container-image=registry.k8s.io/pause:3.9%s\"\n",
-		s.kind.Provider(),
-		h.NodeName,
-		more,
-	)
-	return writePublic(h.Path("/var/lib/kubelet/kubeadm-flags.env"), flags)
+	text := fmt.Sprintf("KUBELET_KUBEADM_ARGS=%q\n", strings.Join(words, " "))
+	return writePublic(h.Path("/var/lib/kubelet/kubeadm-flags.env"), text)
 }
 
 // adminServer is the URL of the load balancer: everybody's way to the API but the managers' and the kubelets'.

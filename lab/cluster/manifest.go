@@ -125,14 +125,19 @@ func (c component) probe(path string, period, failures int32) *corev1.Probe {
 	}
 }
 
-// writeManifest puts the component's manifest on the host in one step, with kubeadm's mode. It is written outside of
-// the manifest directory first: a kubelet takes every file in there for a pod.
+// writeManifest puts the component's manifest on the host.
 func writeManifest(h *Host, c component) error {
 	data, err := yaml.Marshal(c.pod())
 	if err != nil {
 		return fmt.Errorf("encoding manifest of %s: %w", c.name, err)
 	}
-	temporary := h.Path("/etc/kubernetes/." + c.name + ".yaml")
+	return placeManifest(h, c.name+".yaml", data)
+}
+
+// placeManifest puts a static pod's manifest on the host in one step, with kubeadm's mode. It is written outside of the
+// manifest directory first: a kubelet takes every file in there for a pod.
+func placeManifest(h *Host, name string, data []byte) error {
+	temporary := h.Path("/etc/kubernetes/." + name)
 	if err := pki.WriteSecret(temporary, data); err != nil {
 		return err
 	}
@@ -140,8 +145,8 @@ func writeManifest(h *Host, c component) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("creating manifest directory of host %q: %w", h.Name, err)
 	}
-	if err := os.Rename(temporary, filepath.Join(dir, c.name+".yaml")); err != nil {
-		return fmt.Errorf("placing manifest of %s on host %q: %w", c.name, h.Name, err)
+	if err := os.Rename(temporary, filepath.Join(dir, name)); err != nil {
+		return fmt.Errorf("placing manifest %s on host %q: %w", name, h.Name, err)
 	}
 	return nil
 }

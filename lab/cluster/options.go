@@ -23,6 +23,9 @@ type Options struct {
 	Programs map[string]string
 	// ControlPlanes is the number of control-plane hosts, at most 3. Default: 3.
 	ControlPlanes int
+	// Spares is the number of further control-plane hosts that are laid out, for Join. ControlPlanes and Spares are 6 at
+	// most.
+	Spares int
 	// Shape is what the control plane's components run as. Default: StaticPods.
 	Shape Shape
 	// RunPods has the hosts run pods on the host's network that the API binds to them, next to their static pods. Hosts
@@ -77,6 +80,14 @@ func (o Options) withDefaults() (Options, error) {
 			maxControlPlanes,
 		)
 	}
+	if o.Spares < 0 || o.ControlPlanes+o.Spares > maxMachines {
+		return o, fmt.Errorf(
+			"starting lab: %d control-plane hosts and %d spare ones were asked for; there can be %d",
+			o.ControlPlanes,
+			o.Spares,
+			maxMachines,
+		)
+	}
 	if err := o.checkShape(); err != nil {
 		return o, err
 	}
@@ -109,6 +120,9 @@ func (o Options) withDefaults() (Options, error) {
 func (o *Options) checkShape() error {
 	if o.Audit && o.Shape != StaticPods {
 		return errors.New("starting lab: only API servers that run as static pods keep an audit log")
+	}
+	if o.Spares > 0 && (o.Shape != StaticPods || o.DiskSize > 0 || o.NoCloudConfig) {
+		return errors.New("starting lab: spare hosts have static pods, a cloud config and the disk of this machine")
 	}
 	return o.Shape.check(o.ControlPlanes)
 }

@@ -25,7 +25,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		wg  sync.WaitGroup
 	)
 	if c.site != nil {
-		for _, h := range c.site.hosts {
+		for _, h := range c.site.machines() {
 			if h.Kubelet == nil {
 				continue
 			}

@@ -28,8 +28,9 @@ type Options struct {
 	// Dir holds the lab and everything that the trial writes.
 	Dir     string
 	Workers int
-	// ControlPlanes and DiskSize are the cluster's.
+	// ControlPlanes, Spares and DiskSize are the cluster's.
 	ControlPlanes int
+	Spares        int
 	DiskSize      int64
 	Profile       kubelet.Profile
 	// Shape is the cluster's.
@@ -105,6 +106,7 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 		),
 		Binaries:      bins,
 		ControlPlanes: o.ControlPlanes,
+		Spares:        o.Spares,
 		Workers:       o.Workers,
 		DiskSize:      o.DiskSize,
 		Profile:       o.Profile,
@@ -149,7 +151,7 @@ func (t *Trial) prepare(ctx context.Context) error {
 		return err
 	}
 	keys := map[string]string{}
-	for _, h := range t.ControlPlanes() {
+	for _, h := range t.Machines() {
 		for _, component := range []string{cluster.CloudControllerManager, cluster.ControllerManager} {
 			keys[t.Kind().Key(h, component)] = component + "@" + h.Name
 		}
@@ -171,11 +173,18 @@ func PutCredentials(c *cluster.Cluster) error {
 		return nil
 	}
 	for _, h := range c.ControlPlanes() {
-		key := cluster.AccessKey(h.Name, cluster.CloudControllerManager)
-		text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = lab-only\n", key)
-		if err := os.WriteFile(h.Path(credentials), []byte(text), 0o600); err != nil {
-			return fmt.Errorf("putting the new manager's credentials on host %s: %w", h.Name, err)
+		if err := putCredentials(h); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func putCredentials(h *cluster.Host) error {
+	key := cluster.AccessKey(h.Name, cluster.CloudControllerManager)
+	text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = lab-only\n", key)
+	if err := os.WriteFile(h.Path(credentials), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("putting the new manager's credentials on host %s: %w", h.Name, err)
 	}
 	return nil
 }
@@ -209,7 +218,7 @@ func (t *Trial) KeysFile() string { return filepath.Join(t.dir, "keys.json") }
 // Keys says which manager has which access key.
 func (t *Trial) Keys() map[string]ownership.Owner {
 	out := map[string]ownership.Owner{}
-	for _, h := range t.ControlPlanes() {
+	for _, h := range t.Machines() {
 		for _, component := range []string{cluster.CloudControllerManager, cluster.ControllerManager} {
 			out[t.Kind().Key(h, component)] = ownership.Owner{Component: component, Host: h.Name}
 		}

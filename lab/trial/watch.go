@@ -2,7 +2,6 @@ package trial
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -30,13 +29,8 @@ type Watch struct {
 
 // Watch starts to record who owns the loops.
 func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
-	hosts, err := local.Open(t.HostAccess())
-	if err != nil {
+	if _, err := local.Open(t.HostAccess()); err != nil {
 		return nil, err
-	}
-	byName := map[string]hostaccess.Host{}
-	for _, h := range hosts {
-		byName[h.Name()] = h
 	}
 	client := recorder.NewClient(nil)
 	ctx, cancel := context.WithCancel(ctx)
@@ -46,6 +40,10 @@ func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
 		Namespace: "kube-system",
 		Leases:    []string{cluster.ControllerManager, cluster.CloudControllerManager, MigrationLease},
 		Targets: func() []recorder.Target {
+			hosts, err := local.Open(t.HostAccess()) // again: hosts come and go
+			if err != nil {
+				return nil
+			}
 			found, err := t.targets(ctx, hosts)
 			if err != nil {
 				return nil
@@ -60,11 +58,16 @@ func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
 			return recorder.Scrape(ctx, client, target.Address, t.MetricsToken())
 		},
 		Processes: func(ctx context.Context, host, component string) ([]v1.Process, error) {
-			h, ok := byName[host]
-			if !ok {
-				return nil, fmt.Errorf("the lab has no host %q", host)
+			hosts, err := local.Open(t.HostAccess())
+			if err != nil {
+				return nil, err
 			}
-			return h.Processes(ctx, component)
+			for _, h := range hosts {
+				if h.Name() == host {
+					return h.Processes(ctx, component)
+				}
+			}
+			return nil, nil // its machine was switched off before it was taken away
 		},
 		Sink: func(e v1.OwnershipEvent) {
 			w.mu.Lock()
