@@ -311,7 +311,7 @@ func (p *platform) leave(t *testing.T, node string) {
 		if h.NodeName != node {
 			continue
 		}
-		p.stopManager(t, h)
+		p.stopManagers(t, h)
 		if err := p.lab.Leave(ctx, h); err != nil {
 			t.Fatal(err)
 		}
@@ -321,8 +321,9 @@ func (p *platform) leave(t *testing.T, node string) {
 	t.Fatalf("there is no host of node %s", node)
 }
 
-// stopManager ends a host's kube-controller-manager before the host goes, and waits until another one has its lease.
-func (p *platform) stopManager(t *testing.T, h *cluster.Host) {
+// stopManagers ends a host's kube-controller-manager before the host goes, and waits until another one has its lease. It then ends the
+// cloud-controller-manager, which can give its leases up only while its API server is there.
+func (p *platform) stopManagers(t *testing.T, h *cluster.Host) {
 	t.Helper()
 	op := newOperator(t, p.lab)
 	managers, err := op.managers(t.Context())
@@ -341,12 +342,22 @@ func (p *platform) stopManager(t *testing.T, h *cluster.Host) {
 	}
 	before := holder()
 	op.remove(t, h.Name, controlplane.ManifestDir+"/"+cluster.ControllerManager+".yaml")
-	if !leads {
+	if leads {
+		await(t, "another holder of lease "+cluster.ControllerManager, func(context.Context) (string, error) {
+			if now := holder(); now == "" || now == before {
+				return "it is " + now, nil
+			}
+			return "", nil
+		})
+	}
+	const manifest = controlplane.ManifestDir + "/" + cluster.CloudControllerManager + ".yaml"
+	if _, isThere := op.read(t, h.Name, manifest); !isThere {
 		return
 	}
-	await(t, "another holder of lease "+cluster.ControllerManager, func(context.Context) (string, error) {
-		if now := holder(); now == "" || now == before {
-			return "it is " + now, nil
+	op.remove(t, h.Name, manifest)
+	await(t, "the end of the "+cluster.CloudControllerManager+" on "+h.Name, func(ctx context.Context) (string, error) {
+		if left, err := op.hosts[h.Name].Processes(ctx, cluster.CloudControllerManager); err != nil || len(left) > 0 {
+			return "it runs", err
 		}
 		return "", nil
 	})

@@ -31,16 +31,17 @@ const rebindInterval = 30 * time.Second
 // canWatch reports whether there is a process that could be seen to end.
 func (o *Owners) canWatch() bool { return o.env.Seed == nil && len(o.env.Hosts) > 0 }
 
+func (o *Owners) leases() []string {
+	return []string{component.KCM, component.CCM, o.env.Plan.Options.LeaseName}
+}
+
 // Bind finds the processes that hold the leases. It is to be called before managers come that cannot be asked: with one
 // of these, no holder is proven. What was proven stays so until the lease has another holder.
 func (o *Owners) Bind(ctx context.Context) {
 	if !o.canWatch() {
 		return
 	}
-	for _, lease := range []string{component.KCM, o.env.Plan.Options.LeaseName} {
-		if lease == "" {
-			continue
-		}
+	for _, lease := range o.leases() {
 		holder, err := o.env.LeaseClient.Holder(ctx, lease)
 		if err != nil || holder == "" {
 			continue
@@ -101,7 +102,7 @@ func (o *Owners) Release(ctx context.Context, s v1.Step) {
 	if !o.canWatch() {
 		return
 	}
-	for _, lease := range []string{component.KCM, o.env.Plan.Options.LeaseName} {
+	for _, lease := range o.leases() {
 		r, isBound := o.env.Proofs.HolderOf(lease)
 		if !isBound {
 			continue

@@ -263,6 +263,7 @@ func TakeDown(node string) []string {
 		"take node " + node + " down, in this order:",
 		"    mv /etc/kubernetes/manifests/kube-controller-manager.yaml /etc/kubernetes/   # on that host",
 		"    kubectl -n kube-system get lease kube-controller-manager   # until it has another holder, if that was its manager",
+		"    mv /etc/kubernetes/manifests/cloud-controller-manager.yaml /etc/kubernetes/   # on that host, if there is one; until its process has ended",
 		"    kubectl drain " + node + " --ignore-daemonsets --delete-emptydir-data",
 		"    kubeadm reset -f        # on that host; removes its etcd member, too (else etcdctl member remove)",
 		"    shutdown -h now         # on that host, or delete the machine",
