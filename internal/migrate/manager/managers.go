@@ -47,10 +47,17 @@ func Ask(ctx context.Context, e *step.Env, components ...string) ([]v1.Manager, 
 
 // CheckOwners says in a sentence why the loops do not have the expected owners; empty when they do. A manager that does
 // not answer is unknown, and so is the ownership. Where hosts are replaced and none is reached, no manager can be
-// asked.
+// asked. It is an error, for which nothing is waited, if one runs on a host that this command has not opened.
 func CheckOwners(ctx context.Context, e *step.Env, expect map[string]string) (string, error) {
 	if ReachesNone(e) {
 		return "", nil
+	}
+	late, err := unopenedManagers(ctx, e, []string{component.KCM, component.CCM})
+	if err != nil {
+		return "", err
+	}
+	if len(late) > 0 {
+		return "", fmt.Errorf("asking %s on %s which loops it runs: %s", late[0].Component, late[0].Host, late[0].Error)
 	}
 	managers, err := Ask(ctx, e, component.KCM, component.CCM)
 	if err != nil {
