@@ -134,6 +134,9 @@ func TestNoRouteOfAnotherWriterIsLost(t *testing.T) {
 
 func TestARouteWhosePortIsClosedIsMadeAgain(t *testing.T) {
 	f, _, nodes, routes := routed(t, openstacksim.Options{}, 2)
+	for i, n := range nodes {
+		n.Spec.PodCIDRs = []string{fmt.Sprintf("10.244.%d.0/24", i)}
+	}
 	create(t, routes, nodes[0], "10.244.0.0/24")
 	create(t, routes, nodes[1], "10.244.1.0/24")
 	f.ChangePort(f.portOf(t, nodes[0]), func(p *openstacksim.Port) { p.Pairs = nil })
@@ -148,6 +151,44 @@ func TestARouteWhosePortIsClosedIsMadeAgain(t *testing.T) {
 	f.ChangePort(f.portOf(t, nodes[1]), func(p *openstacksim.Port) { p.Pairs, p.Unsecured = nil, true })
 	if got := list(t, routes); len(got) != 2 {
 		t.Errorf("routes: %v", got)
+	}
+}
+
+// TestARouteWhosePortIsClosedIsDeleted: a deletion removes the pair first, and may end there. Its route must not be taken for one
+// that is to be made again.
+func TestARouteWhosePortIsClosedIsDeleted(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, f *fixture, nodes []*corev1.Node){
+		"the node has another range now": func(_ *testing.T, _ *fixture, nodes []*corev1.Node) {
+			nodes[0].Spec.PodCIDRs = []string{"10.244.7.0/24"}
+		},
+		"an older node has its range": func(_ *testing.T, _ *fixture, nodes []*corev1.Node) {
+			nodes[1].Spec.PodCIDRs = []string{"10.244.0.0/16"}
+		},
+		"the Node is gone": func(t *testing.T, f *fixture, nodes []*corev1.Node) { f.know(t, nodes[1]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, router, nodes, routes := routed(t, openstacksim.Options{}, 2)
+			nodes[0].Spec.PodCIDRs = []string{"10.244.0.0/24"}
+			create(t, routes, nodes[0], "10.244.0.0/24")
+			f.ChangePort(f.portOf(t, nodes[0]), func(p *openstacksim.Port) { p.Pairs = []string{"172.16.0.0/24"} })
+			change(t, f, nodes)
+			if diff := cmp.Diff([]string{"10.244.0.0/24 10.0.0.10 B"}, list(t, routes)); diff != "" {
+				t.Errorf("routes (-want +got):\n%s", diff)
+			}
+			all, err := routes.ListRoutes(t.Context(), "lab")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := routes.DeleteRoute(t.Context(), "lab", all[0]); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"172.16.0.0/24"}, f.pairs(t, nodes[0])); diff != "" {
+				t.Errorf("pairs (-want +got):\n%s", diff)
+			}
+			if left := f.Routes(router); len(left) > 0 {
+				t.Errorf("routes are left: %v", left)
+			}
+		})
 	}
 }
 

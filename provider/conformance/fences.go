@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 func (s *subject) balancerBehindFence() {
@@ -137,6 +139,37 @@ func (s *subject) closesDuringRoute(change int) (reached bool) {
 	for _, n := range nodes {
 		s.must("deleting a route", s.removeRoute(next, n))
 	}
+	s.wantRoutes()
+	s.nothingLeft(before)
+	return reached
+}
+
+// leavings are what has a route deleted while its server is there: the Nodes that are known after it, by what happened.
+var leavings = map[string]func(left, other *corev1.Node) []*corev1.Node{
+	"the Node is gone": func(_, other *corev1.Node) []*corev1.Node { return []*corev1.Node{other} },
+	"the Node has another range": func(left, other *corev1.Node) []*corev1.Node {
+		left = left.DeepCopy()
+		left.Spec.PodCIDR = "10.244.200.0/24"
+		left.Spec.PodCIDRs = []string{left.Spec.PodCIDR}
+		return []*corev1.Node{left, other}
+	},
+}
+
+// closesDuringRemoval closes the fence in the middle of the deletion of a route. The next manager lists what is left,
+// and deletes it.
+func (s *subject) closesDuringRemoval(leave func(left, other *corev1.Node) []*corev1.Node, change int) (reached bool) {
+	s.t.Helper()
+	before, nodes := s.objects(), s.members(2)
+	first, _ := s.fenced()
+	for _, n := range nodes {
+		s.must("creating a route", s.create(first, n))
+	}
+	s.know(leave(nodes[0], nodes[1])...)
+	reached = s.closesWith(change, "deleting it", func(ctx context.Context) error { return s.removeRoute(ctx, nodes[0]) })
+	next, _ := s.fenced()
+	s.must("deleting it under the next fence", s.removeRoute(next, nodes[0]))
+	s.wantRoutes(nodes[1])
+	s.must("deleting the other route", s.removeRoute(next, nodes[1]))
 	s.wantRoutes()
 	s.nothingLeft(before)
 	return reached

@@ -22,6 +22,12 @@ func (s suite) routes(t *testing.T) {
 		t.Parallel()
 		s.eachFence(t, (*subject).closesDuringRoute)
 	})
+	for step, change := range leavings {
+		t.Run("a fence that closes while deleting, and "+step, func(t *testing.T) {
+			t.Parallel()
+			s.eachFence(t, func(s *subject, number int) bool { return s.closesDuringRemoval(change, number) })
+		})
+	}
 	for _, fault := range Faults() {
 		s.test(t, fault.Name, func(s *subject) { s.routesDuring(fault) })
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/common/extensions"
@@ -31,6 +30,9 @@ import (
 // The in-tree provider writes the router's whole list. This one adds and removes single routes where Neutron can
 // (extraroute-atomic, since Stein). So neither it nor an administrator loses what the other has written. Elsewhere it
 // writes the list with the revision that it has read.
+//
+// A pair is added after its route, and removed before it. So whatever a call that ends early leaves behind is a route,
+// which the next list shows.
 type routes struct {
 	client    *client.Client
 	router    string
@@ -60,8 +62,9 @@ var errNoNodes = errors.New("the cache of nodes is not there yet")
 // rounds is how often a change is tried that another writer was faster than.
 const rounds = 5
 
-// ListRoutes reads the router. A route to a node whose port does not let the pods' packets pass is left out of the
-// list. So the route controller makes it again.
+// ListRoutes reads the router. Some routes lead to a port that does not let the pods' packets pass. One that its node
+// alone needs is left out of the list, and so the route controller makes it again. Another is a black hole, to be
+// deleted.
 func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
 	if r.nodes == nil {
 		return nil, errNoNodes
@@ -85,11 +88,12 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	var list []*cloudprovider.Route
 	for _, entry := range router.Routes {
 		node, p := whose.nodeFor(entry)
-		if node != nil && to.pairs && p != nil && p.PortSecurityEnabled && !hasPair(p, entry.DestinationCIDR) {
+		closed := to.pairs && p != nil && p.PortSecurityEnabled && !hasPair(p, entry.DestinationCIDR)
+		if closed && whose.isNeededByOnly(node, entry) {
 			continue
 		}
 		route := &cloudprovider.Route{Name: nameOf(entry), DestinationCIDR: entry.DestinationCIDR}
-		if node != nil {
+		if node != nil && !closed {
 			route.TargetNode = types.NodeName(node.Name)
 		} else {
 			route.TargetNode, route.Blackhole = types.NodeName(entry.NextHop), true
@@ -125,8 +129,8 @@ func hasPair(p *port, cidr string) bool {
 	return slices.ContainsFunc(p.AllowedAddressPairs, func(pair ports.AddressPair) bool { return pair.IPAddress == cidr })
 }
 
-// CreateRoute lets the node's port pass the pods' packets, and then adds the route. A kubelet that registers its Node
-// chooses its podCIDRs. So a route into the router's own subnets is refused, and the pair of one that failed goes.
+// CreateRoute adds the route, and then lets the node's port pass the pods' packets. A kubelet that registers its Node
+// chooses its podCIDRs. So a route into the router's own subnets is refused, and one that failed gets no pair.
 func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
 	if r.nodes == nil {
 		return errNoNodes
@@ -150,36 +154,11 @@ func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 	if err := r.refuseOverlap(to, node.Name, destination, p); err != nil {
 		return err
 	}
-	added := false
-	if to.pairs && p.PortSecurityEnabled {
-		if added, err = r.changePairs(ctx, to, p, route.DestinationCIDR, true); err != nil {
-			return err
-		}
+	entry := routers.Route{DestinationCIDR: route.DestinationCIDR, NextHop: hop}
+	if err := r.changeRoute(ctx, to, entry, true); err != nil || !to.pairs || !p.PortSecurityEnabled {
+		return err
 	}
-	err = r.changeRoute(ctx, to, routers.Route{DestinationCIDR: route.DestinationCIDR, NextHop: hop}, true)
-	if err != nil && added {
-		return r.withdrawPair(ctx, to, p.ID, route.DestinationCIDR, err)
-	}
-	return err
-}
-
-// withdrawTimeout bounds how long an address pair is tried to be removed.
-const withdrawTimeout = 10 * time.Second
-
-// withdrawPair removes the address pair of a route that failed, and returns the route's error. The caller's time may be
-// over by then; the fence still decides whether the port is changed.
-func (r *routes) withdrawPair(ctx context.Context, to *neutron, id, cidr string, failed error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
-	defer cancel()
-	p, err := getPort(ctx, to.ServiceClient, id)
-	if err == nil {
-		_, err = r.changePairs(ctx, to, &p, cidr, false)
-	}
-	if err != nil && !client.NotFound(err) {
-		return fmt.Errorf("%w; port %s keeps the address pair %s, and lets such packets pass until the route is made or "+
-			"you remove the pair: %w", failed, id, cidr, err)
-	}
-	return failed
+	return r.changePairs(ctx, to, p, route.DestinationCIDR, true)
 }
 
 // nextHop chooses the node's address that its route leads to, and the port that has it.
@@ -233,7 +212,7 @@ func findPort(ctx context.Context, to *neutron, address, server string) (*port, 
 	return portOf(found, address, server), nil
 }
 
-// DeleteRoute removes the route, and then the address pair of a port that is still there.
+// DeleteRoute removes the address pair of a port that is still there, and then the route.
 func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
 	to, err := r.open(ctx)
 	if err != nil {
@@ -243,10 +222,16 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 	if !found || destination != route.DestinationCIDR {
 		return fmt.Errorf("the route %q to %s was not read by this provider", route.Name, route.DestinationCIDR)
 	}
-	entry := routers.Route{DestinationCIDR: destination, NextHop: hop}
-	if err := r.changeRoute(ctx, to, entry, false); err != nil || !to.pairs {
-		return err
+	if to.pairs {
+		if err := r.closePort(ctx, to, route, hop); err != nil {
+			return err
+		}
 	}
+	return r.changeRoute(ctx, to, routers.Route{DestinationCIDR: destination, NextHop: hop}, false)
+}
+
+// closePort removes the address pair of a route from the port that the route leads to.
+func (r *routes) closePort(ctx context.Context, to *neutron, route *cloudprovider.Route, hop string) error {
 	server := ""
 	if !route.Blackhole && r.nodes != nil {
 		if node, err := r.nodes.Get(string(route.TargetNode)); err == nil {
@@ -254,25 +239,18 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 		}
 	}
 	p, err := findPort(ctx, to, hop, server)
-	if err != nil || p == nil || !hasPair(p, destination) {
+	if err != nil || p == nil {
 		return err
 	}
-	_, err = r.changePairs(ctx, to, p, destination, false)
-	return err
+	return r.changePairs(ctx, to, p, route.DestinationCIDR, false)
 }
 
-// changePairs adds a pair to a port, or removes it, and reports whether that was a change. Neutron writes the whole
-// list: with the revision that was read, it refuses to write over what another has added meanwhile.
-func (r *routes) changePairs(
-	ctx context.Context,
-	to *neutron,
-	p *port,
-	cidr string,
-	wanted bool,
-) (changed bool, err error) {
+// changePairs adds a pair to a port, or removes it. Neutron writes the whole list: with the revision that was read, it
+// refuses to write over what another has added meanwhile.
+func (r *routes) changePairs(ctx context.Context, to *neutron, p *port, cidr string, wanted bool) error {
 	for range rounds {
 		if hasPair(p, cidr) == wanted {
-			return false, nil
+			return nil
 		}
 		pairs := slices.DeleteFunc(slices.Clone(p.AllowedAddressPairs), func(pair ports.AddressPair) bool {
 			return pair.IPAddress == cidr
@@ -287,20 +265,22 @@ func (r *routes) changePairs(
 		if p.RevisionNumber > 0 {
 			options.RevisionNumber = &p.RevisionNumber
 		}
-		_, err = ports.Update(ctx, to.ServiceClient, p.ID, options).Extract()
+		_, err := ports.Update(ctx, to.ServiceClient, p.ID, options).Extract()
 		switch {
-		case err == nil:
-			return true, nil
-		case !wanted && client.NotFound(err):
-			return false, nil
+		case err == nil, !wanted && client.NotFound(err):
+			return nil
 		case !client.Conflict(err):
-			return false, fmt.Errorf("changing the allowed address pairs of port %s for %s: %w", p.ID, cidr, client.Explain(err))
+			return fmt.Errorf("changing the allowed address pairs of port %s for %s: %w", p.ID, cidr, client.Explain(err))
 		}
-		if *p, err = getPort(ctx, to.ServiceClient, p.ID); err != nil {
-			return false, err
+		*p, err = getPort(ctx, to.ServiceClient, p.ID)
+		if !wanted && client.NotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return false, fmt.Errorf("changing the allowed address pairs of port %s for %s: others changed the port %d times meanwhile",
+	return fmt.Errorf("changing the allowed address pairs of port %s for %s: others changed the port %d times meanwhile",
 		p.ID, cidr, rounds)
 }
 

@@ -2,15 +2,12 @@ package openstack
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	cloudprovider "k8s.io/cloud-provider"
-
-	"github.com/transplant-dev/transplant/ccm/election"
 )
 
 // create makes the route of node n-0, whose port is the network's.
@@ -61,58 +58,31 @@ func TestARouteIntoASubnetOfTheRouterIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnAddressPairGoesWhenItsRouteIsRefused(t *testing.T) {
+// TestARouteThatFailedGetsNoAddressPair: the port would let packets pass that no route leads to, and nothing would find the pair.
+func TestARouteThatFailedGetsNoAddressPair(t *testing.T) {
 	const cidr = "10.244.0.0/24"
 	for name, test := range map[string]struct {
-		before, after []string
-		add           func(end context.CancelFunc, n *network) func() (int, any)
+		pairs []string
+		add   func(end context.CancelFunc) (int, any)
 	}{
-		"added for it": {
-			[]string{"172.16.0.0/24"}, []string{"172.16.0.0/24"},
-			func(context.CancelFunc, *network) func() (int, any) { return refusal(http.StatusBadRequest) },
-		},
-		"there before": {
-			[]string{cidr}, []string{cidr},
-			func(context.CancelFunc, *network) func() (int, any) { return refusal(http.StatusBadRequest) },
-		},
-		"while the caller's time is over": {
-			nil, nil,
-			func(end context.CancelFunc, _ *network) func() (int, any) {
-				return func() (int, any) { end(); return http.StatusOK, object{} }
-			},
-		},
-		"next to one that another writer adds meanwhile": {
-			nil, []string{"172.16.0.0/24"},
-			func(_ context.CancelFunc, n *network) func() (int, any) {
-				return func() (int, any) { n.pairs = append(n.pairs, "172.16.0.0/24"); return refusal(http.StatusBadRequest)() }
-			},
-		},
+		"refused":             {[]string{"172.16.0.0/24"}, func(context.CancelFunc) (int, any) { return refusal(http.StatusBadRequest)() }},
+		"with its pair there": {[]string{cidr}, func(context.CancelFunc) (int, any) { return refusal(http.StatusBadRequest)() }},
+		"the caller's time is over": {nil, func(end context.CancelFunc) (int, any) {
+			end()
+			return http.StatusOK, object{}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, end := context.WithCancel(t.Context())
 			defer end()
-			n := newNetwork(test.before...)
-			n.add = test.add(end, n)
+			n := newNetwork(test.pairs...)
+			n.add = func() (int, any) { return test.add(end) }
 			if err := n.create(ctx, t, cidr); err == nil || !strings.Contains(err.Error(), "changing the route to "+cidr) {
 				t.Errorf("the error is %v", err)
 			}
-			if diff := cmp.Diff(test.after, n.pairs); diff != "" {
+			if diff := cmp.Diff(test.pairs, n.pairs); diff != "" {
 				t.Errorf("pairs (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestAnAddressPairThatStaysIsSaid: the port lets packets pass that no route leads to, and only an administrator can change that.
-func TestAnAddressPairThatStaysIsSaid(t *testing.T) {
-	n := newNetwork()
-	c, _ := n.open(t, nodeAt("n-0", 1, "10.0.0.10"))
-	n.add = func() (int, any) { c.UseFences(); return refusal(http.StatusBadRequest)() } // the lease is lost meanwhile
-	err := c.routes.CreateRoute(t.Context(), "lab", "", &cloudprovider.Route{TargetNode: "n-0", DestinationCIDR: "10.244.0.0/24"})
-	if err == nil || !strings.Contains(err.Error(), "the test refuses it") || !strings.Contains(err.Error(), "port "+uuid(10)+" keeps the address pair 10.244.0.0/24") {
-		t.Errorf("the error is %v", err)
-	}
-	if !errors.Is(err, election.ErrFenced) {
-		t.Errorf("the error is not that of the fence: %v", err)
 	}
 }

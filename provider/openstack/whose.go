@@ -16,6 +16,7 @@ import (
 // So the port that has the next hop decides, by its server. Two Nodes that claim one address cannot take each other's
 // routes.
 type owners struct {
+	nodes    []*corev1.Node
 	ports    []port // in the router's networks
 	byServer map[string][]*corev1.Node
 	claims   map[string][]*corev1.Node // by the address that a Node says it has
@@ -32,7 +33,9 @@ func (r *routes) findOwners(
 	entries []routers.Route,
 	nodes []*corev1.Node,
 ) (*owners, error) {
-	o := &owners{byServer: map[string][]*corev1.Node{}, claims: map[string][]*corev1.Node{}, ask: r.instances.queryFor}
+	o := &owners{
+		nodes: nodes, byServer: map[string][]*corev1.Node{}, claims: map[string][]*corev1.Node{}, ask: r.instances.queryFor,
+	}
 	for _, node := range nodes {
 		if id := o.ask(node).id; id != "" {
 			o.byServer[id] = append(o.byServer[id], node)
@@ -95,6 +98,29 @@ func choose(nodes []*corev1.Node, entry routers.Route) *corev1.Node {
 		return nil
 	}
 	return nodes[0]
+}
+
+// isNeededByOnly reports whether a route leads to the pods of a node, and to those of no other one. The route
+// controller makes no route for the newer of two nodes whose podCIDRs overlap, and deletes the one that it has.
+func (o *owners) isNeededByOnly(node *corev1.Node, entry routers.Route) bool {
+	destination, err := netip.ParsePrefix(entry.DestinationCIDR)
+	if node == nil || err != nil {
+		return false
+	}
+	needed := false
+	for _, other := range o.nodes {
+		for _, cidr := range other.Spec.PodCIDRs {
+			pods, err := netip.ParsePrefix(cidr)
+			if err != nil || !pods.Overlaps(destination) {
+				continue
+			}
+			if other.Name != node.Name {
+				return false
+			}
+			needed = needed || pods.Masked() == destination.Masked()
+		}
+	}
+	return needed
 }
 
 // isSameCIDR reports whether two CIDRs are the same, however IPv6 is spelled.
