@@ -114,7 +114,7 @@ func TestAnAddressOfOthersIsNotTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := balance(t, 1)
 			b.AddPort(openstacksim.Port{Network: "nodes", Addresses: []string{"10.0.9.1"}, Pairs: test.pairs})
-			b.AddSubnet(openstacksim.Subnet{ID: "second-of-nodes", Network: "nodes", CIDR: "10.0.0.0/16", Gateway: "10.0.9.254"})
+			b.AddSubnet(openstacksim.Subnet{ID: "11111111-0000-4000-8000-000000000005", Network: "nodes", CIDR: "10.0.0.0/16", Gateway: "10.0.9.254"})
 			before := b.Ports()
 			s := service("web", annotated(private, "true"), func(s *corev1.Service) { s.Spec.LoadBalancerIP = test.asked })
 			if test.want == "" {

@@ -155,7 +155,7 @@ func (c *Cloud) listInterfaces(server string) (answer, *refusal) {
 		if p := c.ports[id]; p.DeviceID == server {
 			list = append(list, object{
 				"port_id": p.ID, "net_id": p.Network, "port_state": p.Status, "mac_addr": "fa:16:3e:00:00:01",
-				"fixed_ips": showPort(p)["fixed_ips"],
+				"fixed_ips": c.showPort(p)["fixed_ips"],
 			})
 		}
 	}

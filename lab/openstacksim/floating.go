@@ -259,13 +259,19 @@ func (c *Cloud) implicitSubnet(in request) *Subnet {
 	return &Subnet{ID: in.path[1], Name: in.path[1], Network: network}
 }
 
+// version is 6 for a subnet of IPv6.
+func (s *Subnet) version() int {
+	network, _, _ := strings.Cut(s.CIDR, "/")
+	return family(network)
+}
+
 func showSubnet(s *Subnet) object {
 	tags := s.Tags
 	if tags == nil {
 		tags = []string{}
 	}
 	shown := object{
-		"id": s.ID, "name": s.Name, "network_id": s.Network, "cidr": s.CIDR, "ip_version": 4, "tags": tags,
+		"id": s.ID, "name": s.Name, "network_id": s.Network, "cidr": s.CIDR, "ip_version": s.version(), "tags": tags,
 		"project_id": Project, "gateway_ip": nil,
 	}
 	if s.Gateway != "" {
@@ -317,7 +323,7 @@ func (c *Cloud) showFloating(f *FloatingIP) object {
 		"port_id": nil, "fixed_ip_address": nil, "status": "DOWN", "project_id": Project, "tags": []string{},
 	}
 	if p := c.ports[f.Port]; p != nil {
-		out["port_id"], out["fixed_ip_address"], out["status"] = p.ID, p.Addresses[0], "ACTIVE"
+		out["port_id"], out["fixed_ip_address"], out["status"] = p.ID, p.ipv4(), "ACTIVE"
 	}
 	return out
 }
@@ -367,6 +373,10 @@ func (c *Cloud) createFloating(in request) (answer, *refusal) {
 	}
 	if port := text(given, "port_id"); port != "" && c.ports[port] == nil {
 		return answer{}, neutronMissing("Port", port)
+	}
+	if p := c.ports[text(given, "port_id")]; p != nil && p.ipv4() == "" {
+		return answer{}, refuse(http.StatusBadRequest, "NeutronError",
+			"Bad floatingip request: Cannot add floating IP to port %s that has no fixed IPv4 addresses.", p.ID)
 	}
 	made := c.addFloating(FloatingIP{
 		Network: network, Port: text(given, "port_id"), Description: text(given, "description"),

@@ -124,7 +124,7 @@ func (c *Cloud) network(in request) (answer, *refusal) {
 		return c.listPorts(in)
 	case "GET ports/{id}":
 		if p := c.ports[in.path[1]]; p != nil {
-			return answer{status: http.StatusOK, body: object{"port": showPort(p)}}, nil
+			return answer{status: http.StatusOK, body: object{"port": c.showPort(p)}}, nil
 		}
 		return answer{}, refuse(http.StatusNotFound, "NeutronError", "Port %s could not be found.", in.path[1])
 	case "PUT ports/{id}":
@@ -206,15 +206,36 @@ func (c *Cloud) listPorts(in request) (answer, *refusal) {
 		if group := query.Get("security_groups"); group != "" && !slices.Contains(p.Groups, group) {
 			continue
 		}
-		list = append(list, showPort(p))
+		list = append(list, c.showPort(p))
 	}
 	return answer{status: http.StatusOK, body: object{"ports": list}}, nil
 }
 
-func showPort(p *Port) object {
+// ipv4 is the address of the port that a floating IP leads to; empty for none.
+func (p *Port) ipv4() string {
+	if i := slices.IndexFunc(p.Addresses, func(address string) bool { return family(address) == 4 }); i >= 0 {
+		return p.Addresses[i]
+	}
+	return ""
+}
+
+// subnetFor is the subnet of a network with an address: one that was added, or the one that each network has.
+func (c *Cloud) subnetFor(network, address string) string {
+	parsed, err := netip.ParseAddr(address)
+	for _, id := range slices.Sorted(maps.Keys(c.neutron.subnets)) {
+		s := c.neutron.subnets[id]
+		prefix, none := netip.ParsePrefix(s.CIDR)
+		if err == nil && none == nil && s.Network == network && prefix.Contains(parsed) {
+			return id
+		}
+	}
+	return "subnet-" + network
+}
+
+func (c *Cloud) showPort(p *Port) object {
 	fixed, pairs := []object{}, []object{}
 	for _, address := range p.Addresses {
-		fixed = append(fixed, object{"subnet_id": "subnet-" + p.Network, "ip_address": address})
+		fixed = append(fixed, object{"subnet_id": c.subnetFor(p.Network, address), "ip_address": address})
 	}
 	for _, pair := range p.Pairs {
 		pairs = append(pairs, object{"ip_address": pair, "mac_address": "fa:16:3e:00:00:01"})
@@ -268,7 +289,7 @@ func (c *Cloud) updatePort(in request) (answer, *refusal) {
 			p.Groups = append(p.Groups, id)
 		}
 		p.Revision++
-		return answer{status: http.StatusOK, body: object{"port": showPort(p)}}, nil
+		return answer{status: http.StatusOK, body: object{"port": c.showPort(p)}}, nil
 	}
 	pairs, ok := change["allowed_address_pairs"].([]any)
 	if !ok || len(change) != 1 {
@@ -284,7 +305,7 @@ func (c *Cloud) updatePort(in request) (answer, *refusal) {
 	}
 	p.Pairs = list
 	p.Revision++
-	return answer{status: http.StatusOK, body: object{"port": showPort(p)}}, nil
+	return answer{status: http.StatusOK, body: object{"port": c.showPort(p)}}, nil
 }
 
 func (c *Cloud) listRouters(in request) (answer, *refusal) {

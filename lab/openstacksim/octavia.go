@@ -66,6 +66,7 @@ type octavia struct {
 	// ready is when a load balancer leaves its PENDING status, by its ID. None stays in it.
 	ready   map[string]time.Time
 	pending time.Duration
+	work    *work  // nil for pending alone
 	failing string // the status that changes end in; empty for ACTIVE
 	losing  int    // how many of the next trees lose their parts
 	quota   map[string]int
@@ -465,9 +466,11 @@ type (
 type LoadBalancer struct {
 	ID, Name, Description, Provider, Status string
 	VIP, VIPPort, VIPSubnet, Flavor, Zone   string
-	Tags                                    []string
-	Listeners                               []Listener
-	Pools                                   []Pool
+	// Additional are the addresses of additional_vips, by subnet.
+	Additional map[string]string
+	Tags       []string
+	Listeners  []Listener
+	Pools      []Pool
 }
 
 // LoadBalancers are copies of all load balancers.
@@ -481,6 +484,13 @@ func (c *Cloud) LoadBalancers() (list []LoadBalancer) {
 			Status: r.text("provisioning_status"), VIP: r.text("vip_address"), VIPPort: r.text("vip_port_id"),
 			VIPSubnet: r.text("vip_subnet_id"), Flavor: r.text("flavor_id"), Zone: r.text("availability_zone"),
 			Tags: r.list("tags"),
+		}
+		vips, _ := r.fields["additional_vips"].([]object)
+		for _, vip := range vips {
+			if lb.Additional == nil {
+				lb.Additional = map[string]string{}
+			}
+			lb.Additional[text(vip, "subnet_id")] = text(vip, "ip_address")
 		}
 		for _, l := range c.owned("listener", lb.ID) {
 			lb.Listeners = append(lb.Listeners, Listener{

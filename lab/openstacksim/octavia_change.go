@@ -20,11 +20,11 @@ var specs = map[string]spec{
 		defaults: object{"name": "", "description": "", "admin_state_up": true, "provider": "amphora"},
 		optional: []string{
 			"vip_subnet_id", "vip_network_id", "vip_port_id", "vip_address", "flavor_id", "availability_zone", "tags",
-			"listeners", "pools", "project_id",
+			"listeners", "pools", "project_id", "additional_vips",
 		},
 		fixed: []string{
 			"vip_subnet_id", "vip_network_id", "vip_port_id", "vip_address", "flavor_id", "availability_zone", "provider",
-			"listeners", "pools", "project_id",
+			"listeners", "pools", "project_id", "additional_vips",
 		},
 	},
 	"listener": {
@@ -326,16 +326,62 @@ func (c *Cloud) addVIP(lb *resource) *refusal {
 	}
 	address := lb.text("vip_address")
 	if address == "" {
-		c.octavia.nextVIP++
-		address = fmt.Sprintf("10.0.250.%d", c.octavia.nextVIP)
+		address = c.nextVIP(subnet)
 	}
 	p := &Port{
 		ID: c.newID(), Network: c.networkOf(subnet), DeviceID: "lb-" + lb.id(), Owner: "Octavia", Status: "ACTIVE",
 		Addresses: []string{address}, Revision: 1,
 	}
-	c.ports[p.ID] = p
 	lb.fields["vip_port_id"], lb.fields["vip_address"] = p.ID, address
 	lb.fields["vip_subnet_id"], lb.fields["vip_network_id"] = subnet, p.Network
+	if refused := c.addMoreVIPs(lb, p); refused != nil {
+		return refused
+	}
+	c.ports[p.ID] = p
+	return nil
+}
+
+// nextVIP is a free address of a subnet.
+func (c *Cloud) nextVIP(subnet string) string {
+	c.octavia.nextVIP++
+	if s := c.neutron.subnets[subnet]; s != nil && s.version() == 6 {
+		base, _, _ := strings.Cut(s.CIDR, "::")
+		return fmt.Sprintf("%s::250:%x", base, c.octavia.nextVIP)
+	}
+	return fmt.Sprintf("10.0.250.%d", c.octavia.nextVIP)
+}
+
+// addMoreVIPs gives the port of a load balancer an address of each of its additional_vips.
+func (c *Cloud) addMoreVIPs(lb *resource, p *Port) *refusal {
+	given, asked := lb.fields["additional_vips"]
+	if asked && c.octavia.version < 26 {
+		return faulty(http.StatusBadRequest, "Invalid input for field/attribute additional_vips. Unknown attribute.")
+	}
+	if c.octavia.version < 26 {
+		return nil
+	}
+	made, used := []object{}, []string{lb.text("vip_subnet_id")}
+	for _, vip := range objects(given) {
+		subnet, address := text(vip, "subnet_id"), text(vip, "ip_address")
+		switch {
+		case subnet == "":
+			return faulty(http.StatusBadRequest,
+				"Invalid input for field/attribute subnet_id. Value: 'None'. Mandatory field missing.")
+		case slices.Contains(used, subnet):
+			return faulty(http.StatusBadRequest,
+				"Validation failure: Duplicate VIP subnet(s) specified. Only one IP can be bound per subnet.")
+		case c.networkOf(subnet) == "":
+			return faulty(http.StatusBadRequest, "Validation failure: Subnet %s not found", subnet)
+		case c.networkOf(subnet) != p.Network:
+			return faulty(http.StatusBadRequest, "Validation failure: All VIP subnets must belong to the same network.")
+		case address == "":
+			address = c.nextVIP(subnet)
+		}
+		used = append(used, subnet)
+		p.Addresses = append(p.Addresses, address)
+		made = append(made, object{"subnet_id": subnet, "ip_address": address, "port_id": p.ID})
+	}
+	lb.fields["additional_vips"] = made
 	return nil
 }
 

@@ -15,6 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
 	settings "k8s.io/cloud-provider/config"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/mask/events"
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 	"github.com/transplant-dev/transplant/provider/openstack/cloudconf"
 	"github.com/transplant-dev/transplant/provider/openstack/loadbalancer"
@@ -35,6 +38,9 @@ const Name = "openstack"
 
 // regionalEnvironment is the external provider's switch for provider IDs with a region.
 const regionalEnvironment = "OS_CCM_REGIONAL"
+
+// serviceController is the account and the source of events of Services: that of the controller that calls.
+const serviceController = "service-controller"
 
 // userAgent is what a manager's requests say in OpenStack's logs. Those of an in-tree manager have gophercloud's alone.
 const userAgent = "openstack-cloud-controller-manager"
@@ -159,6 +165,25 @@ func (c *Cloud) Client() *client.Client { return c.client }
 
 // Router is the ID of the one that routes are written to; empty for none.
 func (c *Cloud) Router() string { return c.conf.Route.RouterID }
+
+// Initialize keeps the client of the cluster for events of Services. Nothing is sent before a controller calls.
+func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	if clients == nil {
+		return
+	}
+	api, err := clients.Client(serviceController)
+	if err != nil {
+		klog.ErrorS(err, "Services get no events of what their load balancers lack; the log has it")
+		return
+	}
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartRecordingToSink(events.Sink(api.CoreV1()))
+	c.balancers.UseEvents(broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: serviceController}))
+	go func() {
+		<-stop
+		broadcaster.Shutdown()
+	}()
+}
 
 // SetInformers gives routes the cache of Nodes.
 func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {

@@ -118,7 +118,7 @@ func (b *Balancers) floatingOf(
 	lb *loadbalancers.LoadBalancer,
 ) (*gophercloud.ServiceClient, *floatingips.FloatingIP, error) {
 	neutron, err := b.client.Network(ctx)
-	if err != nil || lb.VipPortID == "" || isIPv6(lb.VipAddress) {
+	if v4, _ := vipOf(lb, corev1.IPv4Protocol); err != nil || lb.VipPortID == "" || isIPv6(lb.VipAddress) && v4 == "" {
 		return neutron, nil, err
 	}
 	all, err := floating(ctx, neutron, floatingips.ListOpts{PortID: lb.VipPortID})
@@ -134,30 +134,30 @@ func (b *Balancers) floatingOf(
 // addressNow is the address of a load balancer: that of its floating IP, or its own.
 func (b *Balancers) addressNow(ctx context.Context, s *settings, lb *loadbalancers.LoadBalancer) (string, error) {
 	if s.internal {
-		return lb.VipAddress, nil
+		return s.frontAddress(lb), nil
 	}
 	_, ip, err := b.floatingOf(ctx, lb)
 	if err != nil || ip == nil {
-		return lb.VipAddress, err
+		return s.frontAddress(lb), err
 	}
 	return ip.FloatingIP, nil
 }
 
 // ensureAddress gives a load balancer the floating IP that its Service asks for, or takes it from one that is internal.
 func (b *Balancers) ensureAddress(ctx context.Context, s *settings, lb *loadbalancers.LoadBalancer) (string, error) {
-	in := s.scope(lb)
+	in, own := s.scope(lb), s.frontAddress(lb)
 	neutron, ip, err := b.floatingOf(ctx, lb)
 	switch {
 	case err != nil:
 		return "", err
 	case s.internal && ip != nil && in.owner:
-		return lb.VipAddress, b.removeFloating(ctx, neutron, s, lb, in, ip)
-	case s.internal, isIPv6(lb.VipAddress):
-		return lb.VipAddress, nil
+		return own, b.removeFloating(ctx, neutron, s, lb, in, ip)
+	case s.internal, isIPv6(own):
+		return own, nil
 	case ip != nil && !s.wantsOther(in, lb, ip):
 		return ip.FloatingIP, s.adoptFloating(ctx, neutron, in, ip)
-	case !in.owner, s.service.Spec.LoadBalancerIP == lb.VipAddress:
-		return lb.VipAddress, nil // what others have made is not given an address that they may not want
+	case !in.owner, s.service.Spec.LoadBalancerIP == own:
+		return own, nil // what others have made is not given an address that they may not want
 	}
 	free, err := b.unusedFloating(ctx, neutron, s, ip != nil)
 	if err != nil {
@@ -186,7 +186,7 @@ func (b *Balancers) unusedFloating(
 	if err != nil {
 		return nil, err
 	}
-	if s.service.Spec.LoadBalancerIP == "" && !hasOne {
+	if s.askedFloating() == "" && !hasOne {
 		return s.shownFloating(ctx, neutron, project, b.conf.LoadBalancer.IngressHostnameSuffix)
 	}
 	return s.freeFloating(ctx, neutron, project)
@@ -194,8 +194,8 @@ func (b *Balancers) unusedFloating(
 
 // wantsOther reports whether a Service asks for another address than that of the floating IP that there is.
 func (s *settings) wantsOther(in scope, lb *loadbalancers.LoadBalancer, ip *floatingips.FloatingIP) bool {
-	asked := s.service.Spec.LoadBalancerIP
-	return in.owner && asked != "" && asked != ip.FloatingIP && asked != lb.VipAddress
+	asked := s.askedFloating()
+	return in.owner && asked != "" && asked != ip.FloatingIP && asked != s.frontAddress(lb)
 }
 
 // freeFloating is the floating IP with the address that a Service asks for, if it exists; nil if it has to be made. One
@@ -205,7 +205,7 @@ func (s *settings) freeFloating(
 	neutron *gophercloud.ServiceClient,
 	project string,
 ) (*floatingips.FloatingIP, error) {
-	address := s.service.Spec.LoadBalancerIP
+	address := s.askedFloating()
 	if address == "" {
 		return nil, nil
 	}
@@ -337,7 +337,7 @@ func (b *Balancers) makeFloating(
 	if network == "" {
 		klog.FromContext(ctx).Info("The cloud has no network of floating IPs; the load balancer has its own address alone",
 			"service", klog.KObj(s.service), "loadBalancer", lb.ID)
-		return lb.VipAddress, nil
+		return s.frontAddress(lb), nil
 	}
 	from, err := s.floatingSubnets(ctx, neutron, network)
 	if err != nil {
@@ -347,7 +347,7 @@ func (b *Balancers) makeFloating(
 		var made *floatingips.FloatingIP
 		made, err = floatingips.Create(ctx, neutron, floatingips.CreateOpts{
 			FloatingNetworkID: network, PortID: lb.VipPortID, SubnetID: subnet,
-			FloatingIP: s.service.Spec.LoadBalancerIP, Description: s.floatingDescription(),
+			FloatingIP: s.askedFloating(), Description: s.floatingDescription(),
 		}).Extract()
 		if err == nil {
 			return made.FloatingIP, nil
@@ -363,7 +363,7 @@ func (s *settings) floatingSubnets(
 	network string,
 ) ([]string, error) {
 	spec := s.floatingSubnet
-	if spec.id != "" || s.service.Spec.LoadBalancerIP != "" || spec.name == "" && spec.tags == "" {
+	if spec.id != "" || s.askedFloating() != "" || spec.name == "" && spec.tags == "" {
 		return []string{spec.id}, nil
 	}
 	matches, err := namePattern(spec.name)
@@ -440,21 +440,94 @@ func tagFilter(text string) subnets.ListOpts {
 
 // status is what a Service shows of its load balancer. Behind the PROXY protocol no connection may take the short way
 // through kube-proxy. The mode of the address says so, or a host name in place of the address.
-func (b *Balancers) status(s *settings, address string) *corev1.LoadBalancerStatus {
-	mode := corev1.LoadBalancerIPModeVIP
-	in := corev1.LoadBalancerIngress{IP: address, IPMode: &mode}
+//
+// A host name that is made of an address has one address, of a dual-stack Service the IPv4 one.
+func (b *Balancers) status(s *settings, addresses []string) *corev1.LoadBalancerStatus {
+	mode, hostname := corev1.LoadBalancerIPModeVIP, s.hostname
 	switch {
-	case s.hostname != "":
-		in = corev1.LoadBalancerIngress{Hostname: s.hostname}
-	case s.proxy != "" && b.conf.LoadBalancer.EnableIngressHostname:
-		in = corev1.LoadBalancerIngress{Hostname: address + "." + b.conf.LoadBalancer.IngressHostnameSuffix}
-	case s.proxy != "":
+	case hostname != "" || s.proxy == "":
+	case b.conf.LoadBalancer.EnableIngressHostname:
+		from := addresses[0]
+		if i := slices.IndexFunc(addresses, func(address string) bool { return !isIPv6(address) }); i >= 0 {
+			from = addresses[i]
+		}
+		hostname = from + "." + b.conf.LoadBalancer.IngressHostnameSuffix
+	default:
 		mode = corev1.LoadBalancerIPModeProxy
 	}
-	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{in}}
+	if hostname != "" {
+		return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: hostname}}}
+	}
+	status := &corev1.LoadBalancerStatus{}
+	for _, address := range addresses {
+		status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{IP: address, IPMode: &mode})
+	}
+	return status
 }
 
 func isIPv6(address string) bool {
 	parsed, err := netip.ParseAddr(address)
 	return err == nil && parsed.Is6()
+}
+
+// familyOf is the family of an address; empty for none.
+func familyOf(address string) corev1.IPFamily {
+	parsed, err := netip.ParseAddr(address)
+	switch {
+	case err != nil:
+		return ""
+	case parsed.Is4():
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+// vipOf is the address of a family that a load balancer has itself, and its subnet; empty for none.
+func vipOf(lb *loadbalancers.LoadBalancer, family corev1.IPFamily) (address, subnet string) {
+	if familyOf(lb.VipAddress) == family {
+		return lb.VipAddress, lb.VipSubnetID
+	}
+	for _, vip := range lb.AdditionalVips {
+		if familyOf(vip.IPAddress) == family {
+			return vip.IPAddress, vip.SubnetID
+		}
+	}
+	return "", ""
+}
+
+// frontAddress is the address of a load balancer's own that a floating IP leads to. Of a dual-stack Service it is the
+// IPv4 one.
+func (s *settings) frontAddress(lb *loadbalancers.LoadBalancer) string {
+	if v4, _ := vipOf(lb, corev1.IPv4Protocol); s.second != "" && v4 != "" {
+		return v4
+	}
+	return lb.VipAddress
+}
+
+// askedFloating is the floating IP that a Service asks for. An IPv6 address that a dual-stack Service asks for is the
+// load balancer's own.
+func (s *settings) askedFloating() string {
+	if asked := s.service.Spec.LoadBalancerIP; s.second == "" || !isIPv6(asked) {
+		return asked
+	}
+	return ""
+}
+
+// shownAddresses are those that a Service shows, in the order of its families. One of them is known: that of its
+// floating IP, or the one that such an IP would lead to.
+func shownAddresses(s *settings, lb *loadbalancers.LoadBalancer, known string) (all []string) {
+	own := s.frontAddress(lb)
+	for _, family := range []corev1.IPFamily{s.family, s.second} {
+		address, _ := vipOf(lb, family)
+		if address == own {
+			address = known
+		}
+		if address != "" && family != "" {
+			all = append(all, address)
+		}
+	}
+	if s.second == "" || len(all) == 0 {
+		return []string{known}
+	}
+	return all
 }

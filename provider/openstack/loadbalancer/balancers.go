@@ -37,6 +37,7 @@ type Balancers struct {
 	conf    *cloudconf.Config
 	servers Servers
 	memory  *entryStore
+	notices notices
 	now     func() time.Time
 
 	mu       sync.Mutex
@@ -192,7 +193,10 @@ func (b *Balancers) EnsureLoadBalancer(
 	if err != nil {
 		return nil, err
 	}
-	return b.status(s, address), nil
+	if err := b.noteSingle(ctx, s, lb); err != nil {
+		return nil, err
+	}
+	return b.status(s, shownAddresses(s, lb, address)), nil
 }
 
 // UpdateLoadBalancer gives a load balancer the members of now.
@@ -251,6 +255,9 @@ func (b *Balancers) reconcile(
 	if err := b.share(ctx, o, s, lb.LoadBalancer, in, e); err != nil {
 		return nil, err
 	}
+	if targets, err = b.withSecond(ctx, s, lb.LoadBalancer, nodes, targets); err != nil {
+		return nil, err
+	}
 	want := wanted(s, lb.Name, b.memberSubnet(s, lb.LoadBalancer), in.adopted, targets, o.features)
 	changes, err := b.changes(ctx, o, e, lb, want, in)
 	if err != nil {
@@ -287,23 +294,6 @@ func (b *Balancers) makeNext(
 		return r.erredParts(ctx, parts)
 	}
 	return nil
-}
-
-// members are the nodes that may be members of a Service's load balancer, and where they are reached.
-func (b *Balancers) members(ctx context.Context, s *settings, nodes []*corev1.Node) ([]*corev1.Node, []target, error) {
-	nodes, err := b.withoutFalse(ctx, s, nodes)
-	if err != nil {
-		return nil, nil, err
-	}
-	targets, err := s.targets(nodes)
-	return nodes, targets, err
-}
-
-func (b *Balancers) memberSubnet(s *settings, lb *loadbalancers.LoadBalancer) string {
-	if s.memberSubnet.value != "" {
-		return s.memberSubnet.value
-	}
-	return lb.VipSubnetID
 }
 
 // changes compares the tree that is wanted with the one that is known. What this process knows is believed while
@@ -577,7 +567,7 @@ func (b *Balancers) GetLoadBalancer(
 	if address == "" {
 		return &corev1.LoadBalancerStatus{}, true, nil
 	}
-	return b.status(s, address), true, nil
+	return b.status(s, shownAddresses(s, lb.LoadBalancer, address)), true, nil
 }
 
 func isLeaving(service *corev1.Service) bool {

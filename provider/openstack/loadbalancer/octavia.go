@@ -36,6 +36,13 @@ func (f features) supportsFlavors() bool        { return f.minor >= 6 && !f.isOV
 func (f features) supportsAdditiveUpdate() bool { return f.minor >= 11 }
 func (f features) supportsRanges() bool         { return f.minor >= 12 }
 func (f features) supportsZones() bool          { return f.minor >= 14 && !f.isOVN() }
+func (f features) supportsSecondAddress() bool  { return f.minor >= 26 }
+
+// lacksSecondAddress says that Octavia gives a load balancer one address.
+func (f features) lacksSecondAddress() string {
+	return fmt.Sprintf("that needs version 2.26 of Octavia's API, and this one has 2.%d: have Octavia upgraded, or %s",
+		f.minor, single)
+}
 
 // supportsHTTPMonitor reports whether members of a protocol can be checked by HTTP, at another port.
 func (f features) supportsHTTPMonitor(protocol corev1.Protocol) bool {

@@ -162,8 +162,8 @@ func (r repair) removeBroken(ctx context.Context, problem string) error {
 
 // keeps reports whether the next load balancer will be given a floating IP, which is found by its address.
 func (r repair) keeps(ip *floatingips.FloatingIP) bool {
-	if r.s.service.Spec.LoadBalancerIP != "" {
-		return r.s.service.Spec.LoadBalancerIP == ip.FloatingIP
+	if asked := r.s.askedFloating(); asked != "" {
+		return asked == ip.FloatingIP
 	}
 	described := r.s.isDescribed(ip) || r.in.adopted && ip.Description == ""
 	return described && slices.Contains(r.s.shown(r.b.conf.LoadBalancer.IngressHostnameSuffix), ip.FloatingIP)

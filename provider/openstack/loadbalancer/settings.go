@@ -22,8 +22,11 @@ const (
 	annotationInternal = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 	// AnnotationOnError is our own: it says what is done with a load balancer that is in ERROR, or has parts that are.
 	AnnotationOnError = "transplant.dev/openstack-on-error"
-	onErrorFailover   = "failover"
-	onErrorRecreate   = "recreate"
+	// AnnotationSecondSubnet is our own: the subnet of the second address of a dual-stack Service.
+	AnnotationSecondSubnet = "transplant.dev/openstack-second-subnet-id"
+
+	onErrorFailover = "failover"
+	onErrorRecreate = "recreate"
 )
 
 // What a listener has without an annotation, as cloud-provider-openstack sets it, in milliseconds. They are for the
@@ -69,6 +72,11 @@ type settings struct {
 	identity
 
 	family corev1.IPFamily
+	// second is the family of the other address of a dual-stack Service; empty for none. With required, no load balancer
+	// is made without it.
+	second       corev1.IPFamily
+	required     bool
+	secondSubnet string // empty for the one that is found
 
 	subnet, network, memberSubnet sourced
 	port, flavor, zone            string
@@ -176,9 +184,7 @@ func newSettings(conf *cloudconf.Config, cluster string, service *corev1.Service
 		connections:  r.number("connection-limit", -1, -1),
 		onError:      service.Annotations[AnnotationOnError],
 	}
-	if len(service.Spec.IPFamilies) > 0 {
-		s.family = service.Spec.IPFamilies[0]
-	}
+	s.readFamilies()
 	if service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
 		s.persistence = "SOURCE_IP"
 	}
@@ -272,6 +278,19 @@ func (s *settings) readProxy(r *reader) {
 	}
 }
 
+// readFamilies reads which addresses a Service has: one of each of its families.
+func (s *settings) readFamilies() {
+	spec := s.service.Spec
+	if len(spec.IPFamilies) > 0 {
+		s.family = spec.IPFamilies[0]
+	}
+	if len(spec.IPFamilies) > 1 {
+		s.second = spec.IPFamilies[1]
+		s.required = spec.IPFamilyPolicy != nil && *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack
+		s.secondSubnet = strings.TrimSpace(s.service.Annotations[AnnotationSecondSubnet])
+	}
+}
+
 func (s *settings) readMonitor(r *reader, conf cloudconf.LoadBalancer) {
 	if !r.boolSetting(prefix+"enable-health-monitor", conf.CreateMonitor) {
 		return
@@ -349,21 +368,36 @@ func selectorOf(text string) map[string]string {
 	return selector
 }
 
-// target is a node as load balancers see it.
-type target struct{ name, address string }
+// target is a node as load balancers see it. Its subnet is that of members; empty for the one of all members.
+type target struct{ name, address, subnet string }
 
 // targets are the nodes that are members. Without any there is an error: a load balancer keeps the members that it has.
 // A kubelet may write another Node's address into the status of its own. Octavia refuses two members of one address, so
 // the older Node keeps it, and all other members are changed as always.
 func (s *settings) targets(nodes []*corev1.Node) ([]target, error) {
-	var all []target
-	without, unselected, taken := 0, 0, map[string]bool{}
+	all, without, unselected := targetsOf(s, s.family, nodes)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no node can be a member of the load balancer of Service %s/%s; it keeps those that it has "+
+			"(%d nodes are available, %d of them without an address of its family, %d not selected by %snode-selector)",
+			s.service.Namespace, s.service.Name, len(nodes), without, unselected, prefix)
+	}
+	return all, nil
+}
+
+// targetsOf are the nodes that are members by an address of a family. It counts those without one, and those that the
+// Service does not select.
+func targetsOf(
+	s *settings,
+	family corev1.IPFamily,
+	nodes []*corev1.Node,
+) (all []target, without, unselected int) {
+	taken := map[string]bool{}
 	for _, node := range slices.SortedFunc(slices.Values(nodes), byAge) {
 		if !s.selects(node) {
 			unselected++
 			continue
 		}
-		address := addressOf(node, s.family)
+		address := addressOf(node, family)
 		if address == "" {
 			without++
 			continue
@@ -372,15 +406,10 @@ func (s *settings) targets(nodes []*corev1.Node) ([]target, error) {
 			continue
 		}
 		taken[address] = true
-		all = append(all, target{node.Name, address})
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("no node can be a member of the load balancer of Service %s/%s; it keeps those that it has "+
-			"(%d nodes are available, %d of them without an address of its family, %d not selected by %snode-selector)",
-			s.service.Namespace, s.service.Name, len(nodes), without, unselected, prefix)
+		all = append(all, target{name: node.Name, address: address})
 	}
 	slices.SortFunc(all, func(a, b target) int { return strings.Compare(a.name, b.name) })
-	return all, nil
+	return all, without, unselected
 }
 
 func byAge(a, b *corev1.Node) int {

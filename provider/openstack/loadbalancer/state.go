@@ -1,11 +1,15 @@
 package loadbalancer
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 )
 
 // entry is what this process knows of one load balancer. Its lock is held while one Service is worked on, as a load
@@ -135,5 +139,45 @@ func (m *entryStore) dropLoadBalancer(service types.UID, id string, gone bool) {
 	delete(m.ids, service)
 	if gone {
 		delete(m.entries, id)
+	}
+}
+
+// notices are events of Services whose load balancers work, and not as they ask.
+type notices struct {
+	mu     sync.Mutex
+	events record.EventRecorder // nil for the log alone
+	sent   map[string]time.Time // by the Service's UID and the message
+}
+
+const (
+	noticeReason = "LoadBalancerIsNotAsAsked"
+	// noticeAgain is when an event is sent again: API servers keep events for an hour.
+	noticeAgain = time.Hour
+	// noticesKept is how many are remembered.
+	noticesKept = 10000
+)
+
+// UseEvents sets where events of Services go that no error of a call becomes.
+func (b *Balancers) UseEvents(events record.EventRecorder) {
+	b.notices.mu.Lock()
+	defer b.notices.mu.Unlock()
+	b.notices.events = events
+}
+
+// send sends an event, unless it was sent within the last hour.
+func (n *notices) send(ctx context.Context, service *corev1.Service, now time.Time, message string) {
+	key := string(service.UID) + " " + message
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if last, ok := n.sent[key]; ok && now.Sub(last) < noticeAgain {
+		return
+	}
+	if n.sent == nil || len(n.sent) > noticesKept {
+		n.sent = map[string]time.Time{}
+	}
+	n.sent[key] = now
+	klog.FromContext(ctx).Info(message, "service", klog.KObj(service))
+	if n.events != nil {
+		n.events.Event(service, corev1.EventTypeWarning, noticeReason, message)
 	}
 }

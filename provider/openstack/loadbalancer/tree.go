@@ -1,6 +1,7 @@
 package loadbalancer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -107,7 +108,8 @@ func wanted(s *settings, name, memberSubnet string, adopted bool, nodes []target
 		l.pool.monitor, healthPort = wantedMonitor(s, p, cut(fmt.Sprintf("monitor_%d_%s", i, name)), f)
 		for _, node := range nodes {
 			l.pool.members = append(l.pool.members, member{
-				name: node.name, address: node.address, subnet: memberSubnet, port: int(p.NodePort), healthPort: healthPort,
+				name: node.name, address: node.address, subnet: cmp.Or(node.subnet, memberSubnet), port: int(p.NodePort),
+				healthPort: healthPort,
 			})
 		}
 		t.listeners = append(t.listeners, l)

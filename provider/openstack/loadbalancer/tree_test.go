@@ -59,7 +59,7 @@ func randomTree(t *testing.T, r *rand.Rand, f features) *tree {
 	}
 	var nodes []target
 	for i := range 1 + r.IntN(3) {
-		nodes = append(nodes, target{fmt.Sprintf("n-%d", i), fmt.Sprintf("10.0.0.%d", i+r.IntN(2))})
+		nodes = append(nodes, target{name: fmt.Sprintf("n-%d", i), address: fmt.Sprintf("10.0.0.%d", i+r.IntN(2))})
 	}
 	nodes = slices.CompactFunc(nodes, func(a, b target) bool { return a.address == b.address })
 	return wanted(s, s.name, "", false, nodes, f)
@@ -205,11 +205,11 @@ func TestNodesThatAreMembers(t *testing.T) {
 	}
 	s := &settings{identity: identity{service: &corev1.Service{}}, family: corev1.IPv4Protocol, selector: selectorOf("pool=lb")}
 	got, err := s.targets(nodes)
-	if want := []target{{"a", "10.0.0.1"}, {"b", "10.0.0.2"}}; err != nil || !slices.Equal(got, want) {
+	if want := []target{{name: "a", address: "10.0.0.1"}, {name: "b", address: "10.0.0.2"}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("members %v, error %v", got, err)
 	}
 	s.family = corev1.IPv6Protocol
-	if got, err := s.targets(nodes); err != nil || !slices.Equal(got, []target{{"b", "fd00::2"}}) {
+	if got, err := s.targets(nodes); err != nil || !slices.Equal(got, []target{{name: "b", address: "fd00::2"}}) {
 		t.Errorf("members %v, error %v", got, err)
 	}
 	s.selector = selectorOf("nothing")
@@ -230,7 +230,7 @@ func TestTheOlderOfTwoNodesWithOneAddressIsTheMember(t *testing.T) {
 	}
 	nodes := []*corev1.Node{node("claims", 20, "10.0.0.1"), node("older", 10, "10.0.0.1"), node("other", 30, "10.0.0.2")}
 	got, err := s.targets(nodes)
-	if want := []target{{"older", "10.0.0.1"}, {"other", "10.0.0.2"}}; err != nil || !slices.Equal(got, want) {
+	if want := []target{{name: "older", address: "10.0.0.1"}, {name: "other", address: "10.0.0.2"}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("members %v, error %v, want %v", got, err, want)
 	}
 }
