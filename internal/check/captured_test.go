@@ -37,6 +37,7 @@ func allRules() []ruleCase {
 		balancerRules,
 		routeRules,
 		volumeRules,
+		machineRules,
 		kubeletRules,
 		schedulingRules,
 		factRules,

@@ -13,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/internal/cloudprogram"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/vspheresim"
+	"github.com/transplant-dev/transplant/provider/vsphere/client"
 )
 
 // asked is a vCenter, and the program that is asked about it.
@@ -93,12 +95,19 @@ func TestTheProgramSaysWhatVSphereHoldsForACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.nodes[3].ProviderID = "" // found by its UUID
+	yes, no := true, false
+	a.SetDiskUUID(a.machines[0], &no)
+	a.SetDiskUUID(a.machines[1], &yes)
+	a.SetDiskUUID(a.machines[3], &no)
+	if err := a.SetOption(t.Context(), a.machines[3], "disk.EnableUUID", "TRUE"); err != nil {
+		t.Fatal(err)
+	}
 	id := func(i int) string { return a.machines[i].UUID }
 	want := &v1.CloudInventory{Provider: "vsphere", Instances: []v1.CloudInstance{
-		{Node: a.nodes[0].Name, ID: id(0), State: "running", Found: true},
-		{Node: a.nodes[1].Name, ID: id(1), State: "stopped", Found: true},
+		{Node: a.nodes[0].Name, ID: id(0), State: "running", Found: true, DiskUUID: &no},
+		{Node: a.nodes[1].Name, ID: id(1), State: "stopped", Found: true, DiskUUID: &yes},
 		{Node: a.nodes[2].Name, ID: id(2)},
-		{Node: a.nodes[3].Name, ID: id(3), State: "running", Found: true},
+		{Node: a.nodes[3].Name, ID: id(3), State: "running", Found: true, DiskUUID: &yes},
 	}}
 	slices.SortFunc(want.Instances, func(x, y v1.CloudInstance) int { return strings.Compare(x.Node, y.Node) })
 	ignored := cmpopts.IgnoreFields(v1.CloudInstance{}, "Type")
@@ -123,6 +132,46 @@ func TestTheProgramSaysWhatVSphereHoldsForACluster(t *testing.T) {
 		t.Errorf("by the environment (-want +got):\n%s", diff)
 	}
 	a.readOnly(t)
+}
+
+// TestWhichMachinesShowTheUUIDsOfTheirDisks goes by the flag and by both spellings of the entry. Without either nothing is said.
+func TestWhichMachinesShowTheUUIDsOfTheirDisks(t *testing.T) {
+	yes, no := true, false
+	for name, test := range map[string]struct {
+		flag       *bool
+		key, value string
+		want       *bool
+	}{
+		"nothing":                     {},
+		"the flag":                    {flag: &yes, want: &yes},
+		"the flag, which is off":      {flag: &no, want: &no},
+		"an entry":                    {key: "disk.enableUUID", value: "1", want: &yes},
+		"an entry in other letters":   {key: "disk.EnableUUID", value: "true", want: &yes},
+		"an entry before its restart": {flag: &no, key: "disk.enableUUID", value: "TRUE", want: &yes},
+		"an entry that is off":        {key: "disk.EnableUUID", value: "FALSE", want: &no},
+		"an entry of no meaning":      {key: "disk.EnableUUID", value: "perhaps", want: &no},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := vcenter(t, vspheresim.Options{Machines: 1, Number: 1})
+			machines, nodes := nodes(t, v)
+			v.SetDiskUUID(machines[0], test.flag)
+			if test.key != "" {
+				if err := v.SetOption(t.Context(), machines[0], test.key, test.value); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := open(t, config(v.Config("a", trusted(t, v)), ""), client.Options{})
+			if got := c.ShowsDiskUUIDs(nodes[0]); got != nil {
+				t.Errorf("before a list it is %v", *got)
+			}
+			if _, err := c.ListInstances(t.Context(), nodes, cloud.WantExists); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, c.ShowsDiskUUIDs(nodes[0])); diff != "" {
+				t.Errorf("it shows them (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestWhatVSphereDoesNotAnswerIsUnknown(t *testing.T) {

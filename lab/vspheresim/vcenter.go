@@ -20,6 +20,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -65,6 +66,10 @@ type Fault struct {
 	Body   string
 	// Hang keeps the client waiting until it leaves.
 	Hang bool
+	// Half sends the first half of vCenter's own answer: with CutOff the connection is closed then, and else the answer
+	// is as long as that half.
+	Half   bool
+	CutOff bool
 }
 
 // VCenter is a simulated vCenter.
@@ -78,6 +83,7 @@ type VCenter struct {
 	mu      sync.Mutex
 	calls   []string
 	faults  []*Fault
+	page    int             // objects of a page of a list; 0 for all
 	expired map[string]bool // REST sessions
 	issued  map[string]bool
 }
@@ -202,6 +208,22 @@ func (v *VCenter) SetUUID(m Machine, uuid string) {
 	v.Update(m, types.PropertyChange{Name: "config.uuid", Val: uuid}, types.PropertyChange{Name: "summary.config.uuid", Val: uuid})
 }
 
+// SetDiskUUID has a machine show its guest the UUIDs of disks or not, by the flag that vCenter shows.
+func (v *VCenter) SetDiskUUID(m Machine, shows *bool) {
+	v.Update(m, types.PropertyChange{Name: "config.flags", Val: types.VirtualMachineFlagInfo{DiskUuidEnabled: shows}})
+}
+
+// SetOption writes an entry into the file of a machine.
+func (v *VCenter) SetOption(ctx context.Context, m Machine, key, value string) error {
+	entry := &types.OptionValue{Key: key, Value: value}
+	spec := types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{entry}}
+	task, err := object.NewVirtualMachine(v.admin.Client, m.Ref).Reconfigure(ctx, spec)
+	if err != nil {
+		return err
+	}
+	return task.Wait(ctx)
+}
+
 // PowerOff powers a machine off.
 func (v *VCenter) PowerOff(ctx context.Context, m Machine) error {
 	task, err := object.NewVirtualMachine(v.admin.Client, m.Ref).PowerOff(ctx)
@@ -311,6 +333,20 @@ func (v *VCenter) Calls() []string {
 	return calls
 }
 
+// SetPageSize has lists come in pages of so many objects, as vCenter has them; 0 for one page.
+func (v *VCenter) SetPageSize(objects int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.page = objects
+}
+
+// Inject adds a rule of vcsim's own fault injection for an operation, and returns what removes all rules.
+func (v *VCenter) Inject(rule simulator.FaultInjectionRule) (remove func()) {
+	rule.ObjectType, rule.ObjectName, rule.Probability, rule.Enabled = "*", "*", 1, true
+	v.model.Service.AddFaultRule(&rule)
+	return v.model.Service.ClearFaultRules
+}
+
 // Add adds a fault, and returns what takes it away.
 func (v *VCenter) Add(f Fault) (remove func()) {
 	v.mu.Lock()
@@ -341,13 +377,44 @@ func (v *VCenter) fault(operation string) *Fault {
 
 var soapOperation = regexp.MustCompile(`<(?:\w+:)?Body[^>]*>\s*<(?:\w+:)?(\w+)`)
 
+// emptyOptions are those of a list for which the client asks for no size of pages.
+var emptyOptions = []byte("<options></options>")
+
+// paged asks for pages of a list in the name of the client, who leaves their size to vCenter.
+func (v *VCenter) paged(body []byte) []byte {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.page == 0 {
+		return body
+	}
+	size := fmt.Appendf(nil, "<options><maxObjects>%d</maxObjects></options>", v.page)
+	return bytes.Replace(body, emptyOptions, size, 1)
+}
+
+// sendHalf sends the first half of an answer.
+func (v *VCenter) sendHalf(w http.ResponseWriter, r *http.Request, cutOff bool) {
+	whole := httptest.NewRecorder()
+	v.model.Service.ServeMux.ServeHTTP(whole, r)
+	answer := whole.Body.Bytes()
+	maps.Copy(w.Header(), whole.Header())
+	if w.Header().Set("Content-Length", strconv.Itoa(len(answer)/2)); cutOff {
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	}
+	w.WriteHeader(whole.Code)
+	_, _ = w.Write(answer[:len(answer)/2]) // the client may be gone
+	if cutOff {
+		panic(http.ErrAbortHandler) // net/http closes the connection
+	}
+}
+
 // ServeHTTP implements http.Handler.
 func (v *VCenter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client left
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	body = v.paged(body)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	operation, call := path.Base(r.URL.Path), r.Method+" "+path.Base(r.URL.Path)
 	if match := soapOperation.FindSubmatch(body); match != nil {
 		operation, call = string(match[1]), string(match[1])
@@ -363,6 +430,8 @@ func (v *VCenter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case fault != nil && fault.Hang:
 		<-r.Context().Done()
+	case fault != nil && fault.Half:
+		v.sendHalf(w, r, fault.CutOff)
 	case fault != nil && fault.Status == 0:
 		panic(http.ErrAbortHandler) // net/http closes the connection
 	case fault != nil:

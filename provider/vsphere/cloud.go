@@ -198,6 +198,16 @@ func (c *Cloud) ListInstances(
 	return c.instances.list(ctx, nodes, want)
 }
 
+// ShowsDiskUUIDs reports whether the machine of a node shows its guest the UUIDs of its disks, as the last list of
+// machines had it. It is nil where vCenter has not said so, and asks nothing.
+func (c *Cloud) ShowsDiskUUIDs(node *corev1.Node) *bool {
+	at, known := c.instances.finder.lastOf(seek(node))
+	if !known {
+		return nil
+	}
+	return at.diskUUID
+}
+
 // Probe logs in to each vCenter and asks for its time, for readiness.
 func (c *Cloud) Probe(ctx context.Context) error {
 	var problems []error

@@ -65,8 +65,9 @@ func seek(node *corev1.Node) sought {
 
 // location is where a machine was last.
 type location struct {
-	vcenter *client.VCenter
-	ref     client.Ref
+	vcenter  *client.VCenter
+	ref      client.Ref
+	diskUUID *bool // of the machine, when it was listed
 }
 
 // finder finds the machines of nodes in an inventory, and is sure before it says that there is none.
@@ -171,7 +172,7 @@ func (f *finder) rememberMachine(m *client.Machine) {
 	defer f.mu.Unlock()
 	for _, v := range f.vcenters {
 		if v.Name() == m.VCenter {
-			f.last[m.UUID] = location{v, m.Ref}
+			f.last[m.UUID] = location{v, m.Ref, m.DiskUUID}
 		}
 	}
 }

@@ -565,6 +565,9 @@ type CloudInstance struct {
 	MetadataHops *int `json:"metadataHops,omitempty"`
 	// Profile reports whether the instance has an identity of its own that pods on it could use.
 	Profile bool `json:"profile,omitempty"`
+	// DiskUUID reports whether the machine shows its guest the UUIDs of its disks (vSphere: disk.enableUUID); nil where
+	// the inventory does not say.
+	DiskUUID *bool `json:"diskUUID,omitempty"`
 }
 
 // GatherError is a fact that is unknown.

@@ -22,4 +22,5 @@ var Checks = []rule.Check{
 	driverVersion,        // CSI-003: releases that do not migrate, or not here
 	driverNotRunning,     // CSI-004: an object is no driver
 	driverCluster,        // CSI-005: disks that a new driver does not know
+	diskUUIDs,            // CSI-006: machines on which a driver finds no disk
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vmware/govmomi/vim25/methods"
@@ -32,6 +33,8 @@ type Machine struct {
 	GuestID  string
 	// Metadata is what guestinfo.metadata gave the guest, encoded as MetadataEncoding says.
 	Metadata, MetadataEncoding string
+	// DiskUUID reports whether the guest sees the UUIDs of the disks (disk.enableUUID); nil where vCenter does not say.
+	DiskUUID *bool
 	// Datacenter is the name of the datacenter that it is in; empty where the user may not see it.
 	Datacenter string
 	// Listed is that the machine is in a datacenter that the cloud config names.
@@ -53,7 +56,7 @@ type Listing struct {
 var (
 	machineProperties = []string{
 		"name", "parent", "summary.config", "config.uuid", "guest.hostName", "guest.net", "runtime.powerState", "runtime.host",
-		"resourcePool", metadataKey, metadataEncodingKey,
+		"resourcePool", metadataKey, metadataEncodingKey, diskUUIDFlag, diskUUIDKeys[0], diskUUIDKeys[1],
 	}
 	// placeTypes are what a machine may be below.
 	placeTypes = []string{"Folder", "Datacenter", "ComputeResource", "HostSystem", "ResourcePool"}
@@ -63,8 +66,14 @@ const (
 	metadataKey         = `config.extraConfig["guestinfo.metadata"]`
 	metadataEncodingKey = `config.extraConfig["guestinfo.metadata.encoding"]`
 
+	// diskUUIDFlag is how vCenter shows disk.enableUUID.
+	diskUUIDFlag = "config.flags.diskUuidEnabled"
+
 	datacenterType = "Datacenter"
 )
+
+// diskUUIDKeys are how the setting is spelled in the files of machines.
+var diskUUIDKeys = [2]string{`config.extraConfig["disk.EnableUUID"]`, `config.extraConfig["disk.enableUUID"]`}
 
 // List reads all machines, and what they are below, in one call. A page that fails fails the list.
 func (v *VCenter) List(ctx context.Context) (*Listing, error) {
@@ -173,6 +182,7 @@ func (l *Listing) add(vcenter string, content types.ObjectContent) {
 		host: refOf(properties["runtime.host"]), pool: refOf(properties["resourcePool"]), parent: parent,
 		Metadata: optionOf(properties[metadataKey]), MetadataEncoding: optionOf(properties[metadataEncodingKey]),
 	}
+	m.DiskUUID = diskUUIDOf(properties)
 	m.UUID, _ = properties["config.uuid"].(string)
 	m.HostName, _ = properties["guest.hostName"].(string)
 	m.Power, _ = properties["runtime.powerState"].(types.VirtualMachinePowerState)
@@ -200,6 +210,21 @@ func refOf(value any) *Ref {
 		return &ref
 	}
 	return nil
+}
+
+// diskUUIDOf reports whether the guest of a machine sees the UUIDs of its disks, by the flag or by an entry of its
+// file. It is nil where neither is there.
+func diskUUIDOf(properties map[string]any) *bool {
+	shows, known := properties[diskUUIDFlag].(bool)
+	for _, key := range diskUUIDKeys {
+		option := optionOf(properties[key])
+		on, err := strconv.ParseBool(option)
+		shows, known = shows || err == nil && on, known || option != ""
+	}
+	if !known {
+		return nil
+	}
+	return &shows
 }
 
 // optionOf is the value of an entry of config.extraConfig.

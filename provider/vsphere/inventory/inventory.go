@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/inventory"
@@ -98,7 +100,22 @@ func (s *source) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInvent
 	if err != nil {
 		out.Errors = append(out.Errors, inventory.PartInstances+": "+err.Error())
 	}
+	s.addDiskUUIDs(out.Instances, nodes)
 	return out
+}
+
+// addDiskUUIDs says of the machines that were found whether their guests see the UUIDs of disks.
+func (s *source) addDiskUUIDs(found []v1.CloudInstance, nodes []v1.Node) {
+	for i := range found {
+		at := slices.IndexFunc(nodes, func(n v1.Node) bool { return n.Name == found[i].Node })
+		if !found[i].Found || at < 0 {
+			continue
+		}
+		found[i].DiskUUID = s.cloud.ShowsDiskUUIDs(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: nodes[at].Name}, Spec: corev1.NodeSpec{ProviderID: nodes[at].ProviderID},
+			Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: nodes[at].SystemUUID}},
+		})
+	}
 }
 
 // machineOf is the UUID of the machine that a providerID names.
