@@ -193,6 +193,10 @@ bench-programs:
 bench: bench-programs ## Measure our manager next to upstream's and write out/bench/ (SCENARIO=join, NODES=1000, ...)
 	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench $(bench_flags)
 
+.PHONY: bench-clouds
+bench-clouds: ## Measure OpenStack's and vSphere's providers on their simulators, next to gophercloud and upstream's (five minutes)
+	cd lab && $(GO) test ./cloudbench -run '^$$' -bench . -benchtime 1x -count=1 -v -timeout 0
+
 .PHONY: bench-short
 bench-short: bench-programs ## Measure the short form of the bench in ten minutes, and write its ratios into docs/reference/bench.md
 	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-short --throttle off --nodes 300 --rounds 2 --window $(or $(WINDOW),30s) \

@@ -186,9 +186,12 @@ func (c *Cloud) setStatus(lb *resource, status string) {
 func (c *Cloud) begin(lb *resource, status string) {
 	lb.fields["provisioning_status"] = status
 	lb.fields["updated_at"] = c.now().Format("2006-01-02T15:04:05")
-	if c.octavia.pending >= 0 {
+	switch {
+	case c.octavia.work != nil:
+		c.octavia.ready[lb.id()] = c.octavia.work.end(c.now(), status)
+	case c.octavia.pending >= 0:
 		c.octavia.ready[lb.id()] = c.now().Add(c.octavia.pending)
-	} else {
+	default:
 		c.octavia.ready[lb.id()] = c.now().Add(24 * time.Hour)
 	}
 }
