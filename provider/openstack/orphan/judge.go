@@ -68,6 +68,9 @@ func (f *facts) ofOtherCluster(b *balancer, owner naming.Owner) string {
 // served is which Service of the cluster uses a load balancer, or would take it over; empty for none.
 func (f *facts) served(b *balancer, owner naming.Owner) string {
 	addresses := []string{strings.ToLower(b.VipAddress)}
+	for _, vip := range b.AdditionalVips {
+		addresses = append(addresses, strings.ToLower(vip.IPAddress))
+	}
 	for _, ip := range f.floating {
 		if ip.PortID == b.VipPortID && ip.PortID != "" {
 			addresses = append(addresses, ip.FloatingIP)

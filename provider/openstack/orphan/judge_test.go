@@ -11,6 +11,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cloudprogram"
 )
 
 // project is one with a Node's server s-1 at 10.0.0.10, and another cluster's at 10.0.0.99.
@@ -96,6 +97,23 @@ func TestListenersOfManagersHaveTheNameOfTheirLoadBalancer(t *testing.T) {
 		}
 		if got := project().judgeBalancer(b); got.State != v1.OrphanFound {
 			t.Errorf("%q %v: %+v", name, tags, got)
+		}
+	}
+}
+
+// The other address of a dual-stack load balancer may be the only one that a Service still shows.
+func TestAServiceThatShowsTheOtherAddressUsesALoadBalancer(t *testing.T) {
+	for address, state := range map[string]v1.OrphanState{"FD00::7": v1.OrphanRefused, "fd00::8": v1.OrphanFound} {
+		f := project()
+		f.Services = []cloudprogram.OrphanService{{Namespace: "default", Name: "other", UID: "uid-2", Addresses: []string{address}}}
+		b := &balancer{
+			members: []string{"10.0.0.10"}, LoadBalancer: loadbalancers.LoadBalancer{
+				ID: "lb", Name: "kube_service_lab_default_web", VipAddress: "10.0.0.7",
+				AdditionalVips: []loadbalancers.AdditionalVip{{SubnetID: "s-6", IPAddress: "fd00::7"}},
+			},
+		}
+		if got := f.judgeBalancer(b); got.State != state {
+			t.Errorf("a Service shows %s: %+v", address, got)
 		}
 	}
 }
