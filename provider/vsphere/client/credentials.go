@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -34,7 +36,7 @@ func CredentialsOf(conf cloudconf.VCenter, client func() kubernetes.Interface) C
 			}
 			secret, err := api.CoreV1().Secrets(conf.SecretNamespace).Get(ctx, conf.SecretName, metav1.GetOptions{})
 			if err != nil {
-				return nil, fmt.Errorf("reading the Secret %s/%s: %w", conf.SecretNamespace, conf.SecretName, err)
+				return nil, unreadable(conf, err)
 			}
 			user, err := pick(secret.Data, conf.Server)
 			if err != nil {
@@ -56,6 +58,19 @@ func CredentialsOf(conf cloudconf.VCenter, client func() kubernetes.Interface) C
 		}
 	}
 	return func(context.Context) (*url.Userinfo, error) { return url.UserPassword(conf.User, conf.Password), nil }
+}
+
+// unreadable says what to do about a Secret that cannot be read.
+func unreadable(conf cloudconf.VCenter, err error) error {
+	advice := ""
+	switch {
+	case apierrors.IsNotFound(err):
+		advice = fmt.Sprintf("; create it with the keys %s.username and %s.password, or correct secretName and "+
+			"secretNamespace in the cloud config", conf.Server, conf.Server)
+	case apierrors.IsForbidden(err):
+		advice = "; give that account a Role in the namespace with the verb get on this Secret"
+	}
+	return fmt.Errorf("reading the Secret %s/%s: %w%s", conf.SecretNamespace, conf.SecretName, err, advice)
 }
 
 // readFiles reads a mounted Secret: one file for each key. The kubelet's own links begin with two dots.
@@ -101,7 +116,8 @@ func pick(data map[string][]byte, server string) (*url.Userinfo, error) {
 			keys = append(keys, key)
 		}
 		slices.Sort(keys)
-		return nil, fmt.Errorf("it has no %s and %s, only the keys %s", user, password, strings.Join(keys, ", "))
+		return nil, fmt.Errorf("it has no %s and %s, only the keys %s; add both, with a value, for the server as the cloud "+
+			"config calls it", user, password, cmp.Or(strings.Join(keys, ", "), "(none)"))
 	}
 	return url.UserPassword(text(user), text(password)), nil
 }

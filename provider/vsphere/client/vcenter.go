@@ -39,7 +39,8 @@ type Options struct {
 	Gate *transport.Gate
 	// RequestTimeout bounds one request; 0 for DefaultRequestTimeout.
 	RequestTimeout time.Duration
-	// RefusedFor is how long a login is not tried again after it was refused; 0 for DefaultRefusedFor.
+	// RefusedFor is how long a login is not tried again with the same credentials after it was refused; 0 for
+	// DefaultRefusedFor.
 	RefusedFor time.Duration
 	// Sent counts the requests that are sent; nil for none.
 	Sent *atomic.Int64
@@ -48,8 +49,8 @@ type Options struct {
 const (
 	// DefaultRequestTimeout bounds one request.
 	DefaultRequestTimeout = 60 * time.Second
-	// DefaultRefusedFor is how long a login is not tried again after vCenter has refused it. Each is a failed attempt that
-	// counts towards locking the account.
+	// DefaultRefusedFor is how long a login is not tried again with credentials that vCenter has refused. Each is a failed
+	// attempt that counts towards locking the account.
 	DefaultRefusedFor = 30 * time.Second
 	// KeepAlivePeriod is how often a session without calls is used. A REST session ends after five minutes without.
 	KeepAlivePeriod = 2 * time.Minute
@@ -66,6 +67,7 @@ type VCenter struct {
 	used    time.Time      // when the session was last used
 	refusal error          // of the last login that vCenter refused
 	refused time.Time
+	of      *url.Userinfo // the credentials that it refused
 }
 
 // opened is a session.
@@ -193,14 +195,14 @@ func (v *VCenter) open(ctx context.Context) (*opened, error) {
 	if v.session != nil {
 		return v.session, nil
 	}
-	if v.refusal != nil && time.Since(v.refused) < v.options.RefusedFor {
-		return nil, v.refusal
-	}
-	v.refusal = nil
 	user, err := v.options.Credentials(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("vCenter %s: %w", v.Name(), err)
 	}
+	if v.refusal != nil && time.Since(v.refused) < v.options.RefusedFor && *user == *v.of {
+		return nil, v.refusal
+	}
+	v.refusal = nil
 	s, err := v.login(ctx, user)
 	if err == nil {
 		v.session = s
@@ -208,7 +210,7 @@ func (v *VCenter) open(ctx context.Context) (*opened, error) {
 	}
 	err = fmt.Errorf("logging in to %w", v.explain(err))
 	if Refused(err) {
-		v.refusal, v.refused = err, time.Now()
+		v.refusal, v.refused, v.of = err, time.Now(), user
 	}
 	return nil, err
 }
