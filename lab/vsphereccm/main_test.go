@@ -24,6 +24,7 @@ type fixture struct {
 	cloud    *vsphere.Cloud
 	machines []vspheresim.Machine
 	nodes    []*corev1.Node
+	asked    map[string]int // how often each operation was asked for, where a test counts them
 }
 
 func vcenter(t *testing.T, o vspheresim.Options) *vspheresim.VCenter {
