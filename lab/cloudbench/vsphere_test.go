@@ -33,6 +33,8 @@ type clients struct {
 
 func (c clients) Client(string) (kubernetes.Interface, error) { return c.api, nil }
 
+func (c clients) ClientOrDie(string) kubernetes.Interface { return c.api }
+
 // period is what looks at all nodes once cost a vCenter.
 type period struct {
 	calls, sessions int
