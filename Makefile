@@ -126,6 +126,9 @@ sources = find . \( -path ./.git -o -path ./bin -o -path ./out \) -prune -o -typ
 # The tests of the lab that take longest, the longest first: one that begins last keeps everybody waiting.
 longest := ./trial ./hosts ./fleet ./faults/processlab ./fleetapi
 
+# Packages of benchmarks alone: to run no test, their upstream providers would be compiled for minutes. make lint compiles them.
+benchmarks := ./cloudbench
+
 # The programs of Kubernetes that these tests start. They are compiled before: the time limit of a test would count it. Each version takes two processors
 # ten minutes. Real hosts need containerd, and their tests are skipped without it.
 comma    := ,
@@ -135,7 +138,7 @@ lab_sets := etcd-v3.5.15,kubernetes-v1.26.0$(if $(shell command -v containerd),$
 test-lab:
 	cd lab && $(GO) run ./cmd/lab build --set $(lab_sets) >/dev/null
 	cd credentials && $(GO) build ./cmd/... tool
-	export TRANSPLANT_SOURCES="$$($(sources))" && cd lab && $(GO) test $(test_flags) $(longest) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(longest))")
+	export TRANSPLANT_SOURCES="$$($(sources))" && cd lab && $(GO) test $(test_flags) $(longest) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(longest) $(benchmarks))")
 
 # Compilers run at the lowest priority: next to the clusters of the tests they would take hours.
 e2e_sets := $(lab_sets),kubernetes-v1.25.0,kubernetes-v1.27.4,kubernetes-v1.30.14,kubernetes-v1.31.0,kube-apiserver-v1.30.14,kube-apiserver-v1.37.2
