@@ -57,6 +57,7 @@ type leaseRecord struct {
 	// What this process wrote.
 	written metav1.MicroTime   // the renewTime of the last renewal that succeeded
 	sent    []metav1.MicroTime // the renewTimes that were sent since, with an outcome that is unknown
+	used    stamps             // the renewTimes of all writes
 }
 
 // applyObservation takes in an observation. It reports whether that was news, and whether a request is needed to know.
@@ -132,23 +133,64 @@ func (r *leaseRecord) isOwnWrite(lease *coordinationv1.Lease) bool {
 	if holder(lease) != r.identity || lease.Spec.RenewTime == nil {
 		return false
 	}
-	return r.isUsed(*lease.Spec.RenewTime)
+	stamp := lease.Spec.RenewTime
+	return stamp.Equal(&r.written) ||
+		slices.ContainsFunc(r.sent, func(s metav1.MicroTime) bool { return s.Equal(stamp) })
 }
 
-// unusedStamp is the renewTime of the next write: the wall clock's time, or soon after it. No two writes in a row have
-// the same one, whatever the clock says. A standby would not see such a renewal, and take the lease of a process that
-// lives.
-func (r *leaseRecord) unusedStamp(wall time.Time) metav1.MicroTime {
+// nextStamp is the renewTime of the next write: the wall clock's time, or soon after it. No two writes of a process
+// have the same one, whatever the clock says. A standby may have missed what was written between two that are alike.
+// It would see no renewal, and take the lease of a process that lives.
+func (r *leaseRecord) nextStamp(wall time.Time) metav1.MicroTime {
 	stamp := stampOf(wall)
-	for r.isUsed(stamp) {
-		stamp.Time = stamp.Add(time.Microsecond)
-	}
+	stamp.Time = r.used.unused(stamp.Time)
+	r.used = r.used.with(stamp.Time)
 	return stamp
 }
 
-// isUsed reports whether the last renewal had this time, or one since whose outcome is unknown.
-func (r *leaseRecord) isUsed(stamp metav1.MicroTime) bool {
-	return stamp.Equal(&r.written) || slices.ContainsFunc(r.sent, func(s metav1.MicroTime) bool { return s.Equal(&stamp) })
+// stamps are times that were used, in stretches. A stretch ends where the clock is set back, or far ahead.
+type stamps []stretch
+
+type stretch struct{ from, to time.Time }
+
+const (
+	// sameStretch is how much later than the one before a time may be and belong to its stretch.
+	sameStretch = time.Minute
+	// mostStretches bounds what is kept. Two stretches are taken for one where there are more.
+	mostStretches = 16
+)
+
+// unused returns a time that was not used: the given one, or the next after those that were.
+func (s stamps) unused(at time.Time) time.Time {
+	for isUsed := true; isUsed; {
+		isUsed = slices.ContainsFunc(s, func(u stretch) bool {
+			if at.Before(u.from) || at.After(u.to) {
+				return false
+			}
+			at = u.to.Add(time.Microsecond)
+			return true
+		})
+	}
+	return at
+}
+
+// with returns the stamps and one more.
+func (s stamps) with(at time.Time) stamps {
+	n := len(s)
+	if n > 0 && at.After(s[n-1].to) && at.Sub(s[n-1].to) <= sameStretch {
+		return append(slices.Clone(s[:n-1]), stretch{s[n-1].from, at})
+	}
+	if n == mostStretches {
+		first := s[0]
+		if s[1].from.Before(first.from) {
+			first.from = s[1].from
+		}
+		if s[1].to.After(first.to) {
+			first.to = s[1].to
+		}
+		s = append(stamps{first}, s[2:]...)
+	}
+	return append(slices.Clone(s), stretch{at, at})
 }
 
 // otherHolder is where another process runs that holds the lease; empty where that is not known.

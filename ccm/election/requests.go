@@ -68,7 +68,7 @@ func (c *candidate) try() attempt {
 	defer c.mu.Unlock()
 	a := attempt{
 		at:     c.now(),
-		stamp:  c.record.unusedStamp(c.e.config.wall()),
+		stamp:  c.record.nextStamp(c.e.config.wall()),
 		before: c.record.count,
 		create: c.record.seen == nil,
 	}
@@ -155,12 +155,20 @@ func (c *candidate) refused(a attempt) {
 	c.record.sent = slices.DeleteFunc(c.record.sent, func(stamp metav1.MicroTime) bool { return stamp.Equal(&a.stamp) })
 }
 
+// tryFree is try for a lease that is not held. It returns false where the lease is no longer free: a watch may have
+// brought a renewal since it was looked at.
+func tryFree(c *candidate) (a attempt, ok bool) {
+	if a = c.try(); !a.free {
+		c.refused(a)
+	}
+	return a, a.free
+}
+
 // tryAcquire tries to take a lease that is free.
 func (c *candidate) tryAcquire(own context.Context) bool {
 	free, testified := c.freeSince()
-	a := c.try()
-	if !a.free {
-		c.refused(a)
+	a, ok := tryFree(c)
+	if !ok {
 		return false
 	}
 	written, overtaken := c.write(own, a)

@@ -154,3 +154,28 @@ func TestALostAnswerWhileTheClockStandsStillIsNotTakenForAnotherProcess(t *testi
 		b.terminate()
 	})
 }
+
+// TestAStandbyThatMissedRenewalsSeesThatTheLeaderLives though the leader's clock stands still: no two renewals are alike.
+func TestAStandbyThatMissedRenewalsSeesThatTheLeaderLives(t *testing.T) {
+	bubble(t, func(w *world) {
+		c := &wall{}
+		c.freeze()
+		a := w.start("a", one(), c.given)
+		w.leads(a, mainLease, time.Second)
+		b := w.start("b", one())
+		<-time.After(5 * time.Second)
+		for missed := time.Duration(0); missed < leaseDuration; missed += 50 * time.Millisecond {
+			b.client.partition(true)
+			<-time.After(missed)
+			b.client.partition(false)
+			<-time.After(leaseDuration - missed + retryPeriod/2)
+			if !a.Leading(mainLease) || b.Leading(mainLease) {
+				t.Errorf("after %s without news, %s holds the lease", missed, w.holder(mainLease))
+				break
+			}
+		}
+		a.stop()
+		a.gone()
+		b.terminate()
+	})
+}
