@@ -36,15 +36,15 @@ type job struct {
 // rate is five at once, then one per second. So a lone node waits for the window only, and however many join one after
 // the other, there is a call per second.
 func (c *Controller) gather(ctx, reads context.Context) {
-	items := make(chan item)
+	g := &gathering{items: make(chan item)}
 	go func() {
-		defer close(items)
+		defer close(g.items)
 		for {
 			next, shutdown := c.queue.Get()
 			if shutdown {
 				return
 			}
-			items <- next
+			g.items <- next
 		}
 	}()
 	flights := groupsInFlight
@@ -55,9 +55,9 @@ func (c *Controller) gather(ctx, reads context.Context) {
 	var flying sync.WaitGroup
 	defer flying.Wait()
 	for {
-		group, open := c.next(ctx, items)
+		group, open := c.next(ctx, g)
 		if len(group) > 0 {
-			slots <- struct{}{} // reads end with ctx
+			c.awaitSlot(ctx, g, slots)
 			flying.Go(func() {
 				defer func() { <-slots }()
 				c.read(ctx, reads, group)
@@ -69,18 +69,67 @@ func (c *Controller) gather(ctx, reads context.Context) {
 	}
 }
 
+// gathering is what comes from the queue, and what had come when no more groups could be read.
+type gathering struct {
+	items   chan item
+	waiting []item
+}
+
+// next returns what comes next. isDue is that a group is due before, and not open that there is nothing more.
+func (g *gathering) next(due <-chan time.Time) (next item, isDue, open bool) {
+	if len(g.waiting) > 0 {
+		next, g.waiting = g.waiting[0], g.waiting[1:]
+		return next, false, true
+	}
+	select {
+	case <-due:
+		return item{}, true, true
+	case next, open = <-g.items:
+		return next, false, open
+	}
+}
+
+// awaitSlot returns when one more group can be read. A cloud that answers late keeps no node waiting that needs no
+// answer.
+func (c *Controller) awaitSlot(ctx context.Context, g *gathering, slots chan<- struct{}) {
+	items := g.items
+	for {
+		select {
+		case slots <- struct{}{}: // reads end with ctx
+			return
+		default:
+		}
+		select {
+		case slots <- struct{}{}:
+			return
+		case next, ok := <-items:
+			if !ok {
+				items = nil // which next finds out, too
+				continue
+			}
+			switch j := c.pick(next); {
+			case j == nil:
+			case j.read:
+				g.waiting = append(g.waiting, next) // the node may be another one when it has its turn
+			default:
+				c.hand(ctx, j)
+			}
+		}
+	}
+}
+
 // next returns a group that is to be read; not open is that there will be none after it.
-func (c *Controller) next(ctx context.Context, items <-chan item) (group []*job, open bool) {
+func (c *Controller) next(ctx context.Context, g *gathering) (group []*job, open bool) {
 	size := c.reader.Size()
 	var due <-chan time.Time
 	for len(group) < size {
-		select {
-		case <-due:
+		next, isDue, open := g.next(due)
+		switch {
+		case isDue:
 			return group, true
-		case next, ok := <-items:
-			if !ok {
-				return group, false
-			}
+		case !open:
+			return group, false
+		default:
 			j := c.pick(next)
 			switch {
 			case j == nil:

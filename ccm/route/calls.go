@@ -51,7 +51,7 @@ func (a attempts) choose(c change, now time.Time) change {
 // some clouds replace routes. It is not ok if the fence closed or the manager stops: then nothing is known and nothing
 // will be retried.
 func (c *Controller) makeChange(ctx, calls context.Context, change change) (changed, ok bool) {
-	defer c.queue.AddAfter(retry, gather/4) // conditions, and what has become due
+	defer c.finish() // conditions, and what has become due
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
@@ -104,6 +104,15 @@ func (c *Controller) makeChange(ctx, calls context.Context, change change) (chan
 		}
 	}
 	return changed, true
+}
+
+// finish asks for a pass, and says so to a list that keeps the next pass waiting.
+func (c *Controller) finish() {
+	c.queue.AddAfter(retry, gather/4)
+	select {
+	case c.finished <- struct{}{}:
+	default:
+	}
 }
 
 // release ends a destination's being busy. For a while after calls that succeeded, lists say nothing about it: clouds

@@ -93,6 +93,7 @@ type Controller struct {
 	queue        workqueue.TypedDelayingInterface[string]
 	lists        *rate.Limiter
 	slots        chan struct{} // one for each call to the cloud in flight
+	finished     chan struct{} // has something when a change has ended
 	patchSlots   chan struct{} // one for each patch in flight
 	work         sync.WaitGroup
 	tracker      *progress.Tracker
@@ -153,6 +154,7 @@ func New(config Config) (*Controller, error) {
 		),
 		slots:      make(chan struct{}, maxInFlight),
 		patchSlots: make(chan struct{}, maxPatches),
+		finished:   make(chan struct{}, 1),
 		tracker:    progress.New(stuckAfter),
 		attempts:   attempts{},
 		busy:       map[destination]bool{},

@@ -33,7 +33,7 @@ func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 				return nil
 			}
 		} else {
-			listed, err = true, c.list(calls)
+			listed, err = true, c.listMeanwhile(ctx, calls)
 			if err != nil {
 				recordSync(trigger, false, true)
 				c.queue.AddAfter(retry, c.listDelay(retry))
@@ -112,6 +112,29 @@ func (c *Controller) hasGivenUp() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.listFails >= listGivenUp
+}
+
+// listMeanwhile lists, and writes the conditions of nodes whose routes are made in the meantime. A cloud that lists
+// slowly keeps no node waiting whose calls it has answered.
+func (c *Controller) listMeanwhile(ctx, calls context.Context) error {
+	listed := make(chan error, 1)
+	go func() { listed <- c.list(calls) }()
+	var due <-chan time.Time
+	for {
+		select {
+		case err := <-listed:
+			return err
+		case <-c.finished:
+			if due == nil {
+				due = c.clock.After(gather / 4)
+			}
+		case <-due:
+			due = nil
+			if nodes, err := c.nodes.List(labels.Everything()); err == nil {
+				c.updateConditions(ctx, calls, nodes)
+			}
+		}
+	}
 }
 
 // list replaces what is known by what the cloud says, except for destinations that calls were or are being made for.

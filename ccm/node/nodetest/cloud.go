@@ -38,12 +38,20 @@ func (c *Cloud) Calls() []string {
 	return slices.Clone(c.calls)
 }
 
+// SetLatency changes how long a call takes, also while calls are made.
+func (c *Cloud) SetLatency(latency time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Latency = latency
+}
+
 func (c *Cloud) recordCall(ctx context.Context, name string, nodes []*corev1.Node) error {
 	c.mu.Lock()
 	c.calls = append(c.calls, name)
+	latency := c.Latency
 	c.mu.Unlock()
-	if c.Latency > 0 {
-		timer := time.NewTimer(c.Latency)
+	if latency > 0 {
+		timer := time.NewTimer(latency)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
