@@ -1,12 +1,14 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -210,6 +212,30 @@ func TestReplacedHostsAreNeverTouched(t *testing.T) {
 	}
 	want26 := find(t, mustMake(t, s, v1.Options{}), "verify/handed-over").Expect
 	checkOwners(t, p, back, want26)
+}
+
+// TestANewHostIsToldWhatItsVersionDoesNotTake: the gates that an in-tree provider needs in 1.30 are locked in 1.31, and nothing starts with them.
+func TestANewHostIsToldWhatItsVersionDoesNotTake(t *testing.T) {
+	p := mustMake(t, gce30(), v1.Options{Image: cloudprovider.Own, ReplaceHosts: true, TargetVersion: "v1.31.0"})
+	lines := find(t, p, "await/in/"+component.KCM+"/1").Await.Instructions
+	text := strings.Join(lines, "\n")
+	for _, part := range []string{
+		"flags of " + component.KAS + " that differ:\n    --cloud-provider=external\n    no --cloud-config\n    --feature-gates=APIServerTracing=true\n",
+		"flags of the kubelet: --cloud-provider=external, no --cloud-config, neither as a flag nor in a file the gates DisableCloudProviders and DisableKubeletCloudCredentialProviders\n",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the instructions do not say %q:\n%s", part, text)
+		}
+	}
+	if !slices.Contains(lines, "    no --feature-gates") {
+		t.Errorf("the gates of %s stay:\n%s", component.KCM, text)
+	}
+	same := mustMake(t, gce30(), v1.Options{Image: cloudprovider.Own, ReplaceHosts: true, TargetVersion: "v1.30.4"})
+	for _, line := range find(t, same, "await/in/"+component.KCM+"/1").Await.Instructions {
+		if strings.Contains(line, "neither as a flag nor in a file") {
+			t.Errorf("the gates are not locked in 1.30: %s", line)
+		}
+	}
 }
 
 // checkOwners holds the last step of a plan to the owners that it expects, and the way back to the kube-controller-manager's.

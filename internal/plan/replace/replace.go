@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
@@ -19,6 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/manual"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/upgrade"
 )
 
 // replacement is a migration of control-plane nodes that are replaced and never edited. Every step on a host is a wait
@@ -30,14 +32,15 @@ import (
 //	verify           nodes and load balancers
 //	finish           cloud-controller-managers without leader migration       awaited; the lease and its rights go
 type replacement struct {
-	draft        *draft.Draft
-	old          []v1.Host
-	from, to     int
-	kcm          *v1.Component
-	kcmFile      string
-	ccmFile      string
-	ccmManifest  string
-	externalized []v1.Edit
+	draft       *draft.Draft
+	old         []v1.Host
+	from, to    int
+	kcm         *v1.Component
+	kcmFile     string
+	ccmFile     string
+	ccmManifest string
+	// managerEdits and serverEdits are how the flags of a new host's kube-controller-manager and kube-apiserver differ.
+	managerEdits, serverEdits []v1.Edit
 }
 
 // PlanReplacement plans the replacement of the hosts.
@@ -196,17 +199,34 @@ func (r *replacement) renderFiles() error {
 	}
 	r.kcmFile, r.ccmFile = string(kcmFile), string(ccmFile)
 	r.ccmManifest, _ = ccm.RenderStaticPod(r.draft, r.old[0], r.kcm)
-	r.externalized = slices.DeleteFunc(
-		external.ManagerEdits(r.draft, r.kcm),
+	r.compareFlags()
+	return nil
+}
+
+// compareFlags finds how the flags of a new host differ: by the external provider, and by what its version no longer
+// takes. A component does not start with a flag that it does not know, or with a gate that is locked.
+func (r *replacement) compareFlags() {
+	next := *r.draft
+	next.Upgrade = draft.Upgrade{Version: "v" + strings.TrimPrefix(r.draft.Options.TargetVersion, "v"), Minor: r.to}
+	next.Notes, next.Refusals = nil, nil
+	r.managerEdits = slices.DeleteFunc(
+		external.ManagerEdits(&next, r.kcm),
 		func(e v1.Edit) bool { return r.draft.MoveIPAM && e.Name == "controllers" },
 	)
 	if r.draft.MoveIPAM {
-		r.externalized = append(
-			r.externalized,
+		r.managerEdits = append(
+			r.managerEdits,
 			v1.Edit{Op: v1.EditSetFlag, Name: "controllers", Value: external.ControllersWithoutIPAM(r.draft, r.kcm, r.to)},
 		)
 	}
-	return nil
+	r.managerEdits = upgrade.AddEdits(&next, r.kcm, r.managerEdits)
+	if api := clusterview.FindComponent(r.old[0], component.KAS); api != nil {
+		r.serverEdits = upgrade.AddEdits(&next, api, external.APIServerEdits(&next, api))
+	}
+	for _, note := range next.Notes {
+		r.draft.Note(note)
+	}
+	r.draft.Refusals = append(r.draft.Refusals, next.Refusals...)
 }
 
 func (r *replacement) awaitLeaderMigration() {
@@ -305,19 +325,14 @@ func (r *replacement) describeNewNode(i int) []string {
 			"    where kubeadm makes the node, it takes these flags from ConfigMap "+layout.KubeadmConfigRef[len("ConfigMap/"):]+": change them there first",
 		)
 	}
-	for _, e := range r.externalized {
-		switch e.Op {
-		case v1.EditSetFlag:
-			out = append(out, "    --"+e.Name+"="+e.Value)
-		case v1.EditUnsetFlag:
-			out = append(out, "    no --"+e.Name)
-		default: // no other edit is about this
-		}
+	out = append(out, describeFlags(r.managerEdits)...)
+	if len(r.serverEdits) > 0 {
+		out = append(out, fmt.Sprintf("flags of %s that differ:", component.KAS))
+		out = append(out, describeFlags(r.serverEdits)...)
 	}
 	out = append(
 		out,
-		"flags of "+component.KAS+": --cloud-provider=external, no --cloud-config (from 1.33 on: neither)",
-		"flags of the kubelet: --cloud-provider=external, no --cloud-config",
+		"flags of the kubelet: --cloud-provider=external, no --cloud-config"+r.describeKubeletGates(),
 		"file "+layout.CCMMigration+" (mode 0644):",
 	)
 	out = append(out, manual.Indent(r.ccmFile)...)
@@ -334,6 +349,35 @@ func (r *replacement) describeNewNode(i int) []string {
 		"file "+layout.CCMManifest+" (mode 0600; the addresses and the annotation transplant.dev/host are those of host "+r.old[0].Name+": give it the new host's):",
 	)
 	return append(out, manual.Indent(r.ccmManifest)...)
+}
+
+// describeFlags writes flags that are other ones, or are not to be given, a line each.
+func describeFlags(edits []v1.Edit) (lines []string) {
+	for _, e := range edits {
+		switch e.Op {
+		case v1.EditSetFlag:
+			lines = append(lines, "    --"+e.Name+"="+e.Value)
+		case v1.EditUnsetFlag:
+			lines = append(lines, "    no --"+e.Name)
+		default: // no other edit is about flags
+		}
+	}
+	return lines
+}
+
+// describeKubeletGates says which gates of KEP-2395 a new kubelet does not take as they had to be for an in-tree
+// provider; empty where they may stay.
+func (r *replacement) describeKubeletGates() string {
+	var locked []string
+	for _, name := range []string{catalogue.DisableCloudProviders, catalogue.DisableKubeletCloudCredentialProviders} {
+		if g := catalogue.GateFor(component.Kubelet, name, r.to); g.Locked {
+			locked = append(locked, name)
+		}
+	}
+	if len(locked) == 0 {
+		return ""
+	}
+	return ", neither as a flag nor in a file the gates " + strings.Join(locked, " and ")
 }
 
 func (r *replacement) cloudConfigChanges() []string {
