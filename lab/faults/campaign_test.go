@@ -129,6 +129,45 @@ func run(t *testing.T, choose func(step, host string) []Fault) Result {
 	return r
 }
 
+// disturbable is a fake in which the cloud can go wrong.
+type disturbable struct {
+	*fake
+
+	made, healed []string
+}
+
+func (d *disturbable) Disturb(_ context.Context, kind Kind, host string) (Heal, error) {
+	d.made = append(d.made, string(kind)+" "+host)
+	return func(context.Context) error { d.healed = append(d.healed, string(kind)+" "+host); return nil }, nil
+}
+
+// TestWhatManagersDependOnGoesWrongAndIsHealed before the next fault, and before the campaign ends.
+func TestWhatManagersDependOnGoesWrongAndIsHealed(t *testing.T) {
+	d := &disturbable{}
+	l := Lengths{Off: time.Millisecond, ShortOutage: time.Millisecond, Outage: time.Millisecond, Frozen: time.Millisecond, Cloud: time.Millisecond}
+	for turn := range OfTheSurroundings {
+		d.fake = &fake{dir: t.TempDir()}
+		c := Campaign{Cluster: d, Args: []string{"apply"}, Choose: InTurns(OfTheSurroundings, turn, l), StateDir: t.TempDir(), Log: t.Logf}
+		r, err := c.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range r.Outcomes {
+			if o.Missed || o.Problem != "" {
+				t.Errorf("%+v", o)
+			}
+		}
+	}
+	for _, kind := range OfTheSurroundings {
+		if !slices.ContainsFunc(d.made, func(made string) bool { return strings.HasPrefix(made, string(kind)+" ") }) {
+			t.Errorf("%s never happened", kind)
+		}
+	}
+	if !slices.Equal(d.made, d.healed) {
+		t.Errorf("made %q, healed %q", d.made, d.healed)
+	}
+}
+
 func TestACommandIsKilledOnceAtEachPointAndComesToItsEnd(t *testing.T) {
 	r := run(t, KilledEverywhere)
 	if len(r.Outcomes) != 3*len(fakeSteps) {

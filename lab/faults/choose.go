@@ -16,6 +16,9 @@ type Lengths struct {
 	// Access is for how long a host is out of reach; Off, for how long a rebooted host is off; Full, for how long at most
 	// its disk is full.
 	Access, Off, Full time.Duration
+	// Frozen is for how long managers are stopped: a lease may expire in it, or not. Cloud is for how long the cloud is
+	// not as it should be.
+	Frozen, Cloud time.Duration
 }
 
 // Whole are the lengths of the whole matrix.
@@ -25,6 +28,8 @@ var Whole = Lengths{
 	Access:      5 * time.Second,
 	Off:         3 * time.Second,
 	Full:        5 * time.Second,
+	Frozen:      12 * time.Second,
+	Cloud:       10 * time.Second,
 }
 
 // Kinds that happen at every step: a kill at each point of it, one of each of the others where the step has a host to
@@ -33,6 +38,9 @@ var (
 	OfTheCluster  = []Kind{APIGone, Rebooted, AccessLost, DiskFull}
 	OfTheOperator = []Kind{Interrupted, ClockWrong, HungUp, InterruptedTwice, PipeBroken, Terminated, LogDiskFull}
 )
+
+// OfTheSurroundings are kinds that happen at random only: what managers depend on, and the managers themselves.
+var OfTheSurroundings = []Kind{ManagersFrozen, APIFrozen, CloudThrottled, CloudFailing, CloudGone, InstanceStopped}
 
 // KilledEverywhere kills the command before, during and after every step.
 func KilledEverywhere(step, host string) []Fault {
@@ -75,13 +83,17 @@ func InTurns(kinds []Kind, turn int, l Lengths) func(step, host string) []Fault 
 // of is how long a fault lasts.
 func (l Lengths) of(kind Kind, n int) time.Duration {
 	switch kind {
-	case APIGone:
+	case APIGone, APIFrozen:
 		return l.ShortOutage
+	case ManagersFrozen:
+		return l.Frozen
+	case CloudThrottled, CloudFailing, CloudGone:
+		return l.Cloud
 	case AccessLost:
 		return l.Access
 	case DiskFull:
 		return l.Full
-	case Rebooted:
+	case Rebooted, InstanceStopped:
 		return l.Off
 	case ClockWrong:
 		return []time.Duration{2 * time.Hour, -3 * time.Hour}[n%2]
@@ -94,7 +106,7 @@ func (l Lengths) of(kind Kind, n int) time.Duration {
 func without(kinds []Kind, lone bool) []Kind {
 	var out []Kind
 	for _, k := range kinds {
-		if !lone || k != AccessLost && k != DiskFull && k != Rebooted {
+		if !lone || k != AccessLost && k != DiskFull && k != Rebooted && k != InstanceStopped {
 			out = append(out, k)
 		}
 	}
@@ -127,7 +139,7 @@ func These(list []Fault) func(step, host string) []Fault {
 // Random gives a share of the steps a fault: of any kind, at a point and for a time of its own. A seed gives a step the
 // same fault each time, in whatever order the steps come.
 func Random(seed uint64, share float64, l Lengths) func(step, host string) []Fault {
-	kinds := slices.Concat([]Kind{Killed}, OfTheCluster, OfTheOperator)
+	kinds := slices.Concat([]Kind{Killed}, OfTheCluster, OfTheOperator, OfTheSurroundings)
 	return func(step, host string) []Fault {
 		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(step)) // it never fails
@@ -138,16 +150,14 @@ func Random(seed uint64, share float64, l Lengths) func(step, host string) []Fau
 		fit := without(kinds, host == "")
 		f := Fault{Kind: fit[random.IntN(len(fit))], Point: During, Step: step, Host: host}
 		f.For = l.of(f.Kind, random.IntN(2))
-		switch f.Kind {
-		case Killed:
+		if slices.Contains(OfTheCluster, f.Kind) || slices.Contains(OfTheSurroundings, f.Kind) {
+			f.For = time.Duration(float64(f.For) * (0.5 + 1.5*random.Float64())) // from half as long to twice as long
+		}
+		switch {
+		case f.Kind == Killed:
 			f.Point = []string{Before, During, After}[random.IntN(3)]
-		case APIGone, AccessLost, DiskFull, Rebooted: // from half as long to twice as long
-			f.For = time.Duration(float64(f.For) * (0.5 + 1.5*random.Float64()))
-			fallthrough
-		default:
-			if random.IntN(3) == 0 {
-				f.Point = Before
-			}
+		case random.IntN(3) == 0:
+			f.Point = Before
 		}
 		return []Fault{f}
 	}

@@ -34,18 +34,26 @@ func TestRandomFaultsAreTheSeedsOwn(t *testing.T) {
 		kinds[f.Kind]++
 		points[f.Point]++
 		switch f.Kind {
-		case AccessLost, DiskFull, Rebooted:
+		case AccessLost, DiskFull, Rebooted, InstanceStopped:
 			if f.Host == "" {
 				t.Errorf("%s at %s, which has no host", f.Kind, f.Step)
 			}
-		case APIGone:
+		case ManagersFrozen:
+			if f.For < Whole.Frozen/2 || f.For > 2*Whole.Frozen {
+				t.Errorf("%s lasts %s", f.Kind, f.For)
+			}
+		case CloudThrottled, CloudFailing, CloudGone:
+			if f.For < Whole.Cloud/2 || f.For > 2*Whole.Cloud {
+				t.Errorf("%s lasts %s", f.Kind, f.For)
+			}
+		case APIGone, APIFrozen:
 			if f.For < Whole.ShortOutage/2 || f.For > 2*Whole.ShortOutage {
 				t.Errorf("%s lasts %s", f.Kind, f.For)
 			}
 		default:
 		}
 	}
-	if len(kinds) != 1+len(OfTheCluster)+len(OfTheOperator) || len(points) != 3 {
+	if len(kinds) != 1+len(OfTheCluster)+len(OfTheOperator)+len(OfTheSurroundings) || len(points) != 3 {
 		t.Errorf("kinds %v, points %v: some never happen", kinds, points)
 	}
 }

@@ -21,7 +21,8 @@ import (
 // Kind is what goes wrong.
 type Kind string
 
-// What can go wrong. The first five are of the cluster, the others of the machine that the command runs on.
+// What can go wrong. The first five are of the cluster, the next seven of the machine that the command runs on. The
+// last six are of what managers depend on.
 const (
 	Killed     Kind = "killed"      // the command dies of SIGKILL
 	APIGone    Kind = "API gone"    // nobody reaches an API server for a while
@@ -36,6 +37,13 @@ const (
 	PipeBroken       Kind = "broken pipe"    // nobody reads standard error any longer
 	LogDiskFull      Kind = "state dir full" // the ownership log of this machine cannot be written
 	ClockWrong       Kind = "clock jumped"   // the command goes on under a clock that is hours off
+
+	ManagersFrozen  Kind = "managers frozen"  // managers are stopped and continued
+	APIFrozen       Kind = "API frozen"       // every API server is stopped and continued
+	CloudThrottled  Kind = "cloud throttled"  // the cloud lets few calls of managers pass
+	CloudFailing    Kind = "cloud failing"    // the cloud answers managers with 5xx
+	CloudGone       Kind = "cloud gone"       // the cloud does not answer managers
+	InstanceStopped Kind = "instance stopped" // the machine of the step's host is off, and the cloud says so
 )
 
 // Points of a step.
@@ -79,6 +87,12 @@ type Cluster interface {
 	// Facts are what an undisturbed run and a disturbed one must leave alike, a line each, sorted: files of hosts,
 	// objects, the cloud.
 	Facts(ctx context.Context) ([]string, error)
+}
+
+// Disturbable is a Cluster in which what managers depend on goes wrong, too.
+type Disturbable interface {
+	// Disturb makes one of OfTheSurroundings. Host is the step's, and empty where it has none.
+	Disturb(ctx context.Context, kind Kind, host string) (Heal, error)
 }
 
 // Judge ends a watch and says what it saw.

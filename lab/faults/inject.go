@@ -80,6 +80,12 @@ func (c *Campaign) make(ctx context.Context, f Fault) (heal Heal, goOn bool, err
 		heal, err = c.Cluster.FillDisk(ctx, f.Host)
 	case Rebooted:
 		heal, err = c.Cluster.Reboot(ctx, f.Host)
+	case ManagersFrozen, APIFrozen, CloudThrottled, CloudFailing, CloudGone, InstanceStopped:
+		d, ok := c.Cluster.(Disturbable)
+		if !ok {
+			return nil, true, ErrNotHere
+		}
+		heal, err = d.Disturb(ctx, f.Kind, f.Host)
 	default:
 		goOn, err = c.makeHere(ctx, f)
 		return nil, goOn, err

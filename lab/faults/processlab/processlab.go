@@ -73,7 +73,7 @@ func (l *Lab) How(kind faults.Kind) string {
 	case faults.Rebooted:
 		return "SIGKILL to the kubelet and every process of the host, and no access to it, until it is booted again"
 	default:
-		return ""
+		return howDisturbed[kind]
 	}
 }
 
