@@ -23,6 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/election/testimony"
+	"github.com/transplant-dev/transplant/ccm/internal/trim"
 	"github.com/transplant-dev/transplant/internal/mask/events"
 )
 
@@ -71,6 +72,7 @@ type process struct {
 func (p *process) run(ctx context.Context) error {
 	ctx, p.fail = context.WithCancelCause(ctx)
 	defer p.fail(nil)
+	trim.CollectOften()
 	p.ended, p.start, p.warm = make(chan struct{}), newProviderStart(), p.newWarmInformers()
 	p.shared = []informers.SharedInformerFactory{p.config.SharedInformers}
 	controllersmetrics.Register()

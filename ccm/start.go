@@ -36,8 +36,10 @@ func newProviderStart() *providerStart {
 // to read when a lease is won. Those of authors, SharedInformers, are started after InitFuncs have been called. Until
 // then a transform, a handler of errors or a shorter resync can be set.
 func (p *process) newWarmInformers() informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(p.config.VersionedClient, ResyncPeriod(p.config)(),
+	factory := informers.NewSharedInformerFactoryWithOptions(p.config.VersionedClient, ResyncPeriod(p.config)(),
 		informers.WithTransform(trim.Object)) // authors who watch Nodes too have them twice in memory
+	trim.Nodes(factory)
+	return factory
 }
 
 // startProvider initialises the provider, unless that is done, and gives it its informers: those that are warm if it is

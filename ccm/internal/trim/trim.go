@@ -2,20 +2,111 @@
 package trim
 
 import (
+	"os"
+	"runtime/debug"
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Object removes from an object what neither our controllers nor a provider of ours reads. A kubelet's list of images
-// is more than half of a Node. A Node of the cache must therefore never be written as a whole: that would erase in the
-// API what was removed here. Our controllers send patches of what they change.
+// is more than half of a Node, and what it says of its resources a quarter of the rest. A Node of the cache must
+// therefore never be written as a whole: that would erase in the API what was removed here. Our controllers send
+// patches of what they change.
 func Object(object any) (any, error) {
 	if described, ok := object.(metav1.Object); ok {
 		described.SetManagedFields(nil)
 	}
 	if node, ok := object.(*corev1.Node); ok {
+		s := &node.Status
+		isTrimmed := s.Capacity == nil && s.NodeInfo.MachineID == "" // or no kubelet has written it
 		delete(node.Annotations, corev1.LastAppliedConfigAnnotation)
-		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
+		s.Images, s.VolumesInUse, s.VolumesAttached = nil, nil, nil
+		s.Capacity, s.Allocatable, s.NodeInfo.MachineID, s.NodeInfo.BootID = nil, nil, "", ""
+		if !isTrimmed {
+			share(node)
+		}
 	}
 	return object, nil
+}
+
+// common are strings that many objects have, each once. Decoding makes a copy for each object.
+var common = struct {
+	sync.Mutex
+	texts map[string]string
+}{texts: map[string]string{}}
+
+// mostCommon bounds them: what comes after that is kept as it is.
+const mostCommon = 4096
+
+// valuesDiffer are labels whose values are a node's own.
+var valuesDiffer = map[string]bool{corev1.LabelHostname: true}
+
+// share has a Node use the strings that other Nodes have, too.
+func share(node *corev1.Node) {
+	common.Lock()
+	defer common.Unlock()
+	node.Labels = withSharedKeys(node.Labels, func(key, value string) string {
+		if valuesDiffer[key] {
+			return value
+		}
+		return shared(value)
+	})
+	node.Annotations = withSharedKeys(node.Annotations, func(_, value string) string { return value })
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		c.Type, c.Status = corev1.NodeConditionType(shared(string(c.Type))), corev1.ConditionStatus(shared(string(c.Status)))
+		c.Reason, c.Message = shared(c.Reason), shared(c.Message)
+	}
+	for i := range node.Status.Addresses {
+		a := &node.Status.Addresses[i]
+		a.Type = corev1.NodeAddressType(shared(string(a.Type)))
+		if a.Address == node.Name {
+			a.Address = node.Name
+		}
+	}
+	info := &node.Status.NodeInfo
+	for _, text := range []*string{
+		&info.KernelVersion, &info.OSImage, &info.OperatingSystem, &info.Architecture, &info.ContainerRuntimeVersion,
+		&info.KubeletVersion, &info.KubeProxyVersion, //nolint:staticcheck // kubelets of before 1.31 write it
+	} {
+		*text = shared(*text)
+	}
+}
+
+// shared is a string that others have, too. The caller has the lock.
+func shared(text string) string {
+	known, ok := common.texts[text]
+	if !ok && len(common.texts) < mostCommon {
+		common.texts[text], known, ok = text, text, true
+	}
+	if !ok {
+		return text
+	}
+	return known
+}
+
+// withSharedKeys returns a map with keys that others have, too, and what is made of the values. The caller has the
+// lock.
+func withSharedKeys(of map[string]string, value func(key, value string) string) map[string]string {
+	if of == nil {
+		return nil
+	}
+	out := make(map[string]string, len(of))
+	for k, v := range of {
+		out[shared(k)] = value(k, v)
+	}
+	return out
+}
+
+// garbage is how much garbage there may be before it is collected, in percent of what is in use.
+const garbage = 50
+
+// CollectOften halves the garbage that the process keeps, unless its environment says how much that is to be. Caches
+// are most of its memory and rarely change, so that collecting costs little.
+func CollectOften() {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(garbage)
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -32,7 +33,9 @@ func fullNode() *corev1.Node {
 		Status: corev1.NodeStatus{
 			Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
-			NodeInfo:        corev1.NodeSystemInfo{SystemUUID: "u", OSImage: "os"},
+			NodeInfo:        corev1.NodeSystemInfo{SystemUUID: "u", OSImage: "os", MachineID: "m", BootID: "b"},
+			Capacity:        corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")},
+			Allocatable:     corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("7")},
 			Images:          []corev1.ContainerImage{{Names: []string{"pause"}, SizeBytes: 1}},
 			VolumesInUse:    []corev1.UniqueVolumeName{"v"},
 			VolumesAttached: []corev1.AttachedVolume{{Name: "v", DevicePath: "/dev/v"}},
@@ -44,6 +47,7 @@ func TestCachesKeepOfANodeWhatIsReadAndNothingElse(t *testing.T) {
 	want := fullNode()
 	delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
 	want.ManagedFields, want.Status.Images, want.Status.VolumesInUse, want.Status.VolumesAttached = nil, nil, nil, nil
+	want.Status.Capacity, want.Status.Allocatable, want.Status.NodeInfo.MachineID, want.Status.NodeInfo.BootID = nil, nil, "", ""
 	for range 2 { // an informer may give it an object twice
 		got, err := Object(fullNode())
 		if err == nil {
