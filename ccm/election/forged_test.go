@@ -133,3 +133,32 @@ func TestAStoppedLeaderOfWhichItWasSaidThatItHasEnded(t *testing.T) {
 		})
 	}
 }
+
+// TestManyEventsOfALeadersPodChangeNothing: the standby reads them all, asks no more often, and hears what counts after them.
+func TestManyEventsOfALeadersPodChangeNothing(t *testing.T) {
+	bubble(t, func(w *world) {
+		p := newPods()
+		a := w.start("a", one(), p.testified)
+		w.leads(a, mainLease, time.Second)
+		b := w.start("b", one(), p.testified)
+		<-time.After(time.Second)
+		const events, atOnce = 20_000, 50 // a watch of client-go's fake holds a hundred
+		for i := range events {
+			pod := podOf("pod-a", "node-a")
+			pod.Status.ContainerStatuses[0].RestartCount = int32(i)
+			p.put(pod)
+			if i%atOnce == 0 {
+				<-time.After(time.Minute * atOnce / events)
+				synctest.Wait()
+			}
+		}
+		if !a.Leading(mainLease) || b.Leading(mainLease) || p.asked > 2 {
+			t.Errorf("%s holds the lease; pods were watched %d times", w.holder(mainLease), p.asked)
+		}
+		a.crash()
+		p.put(ended(podOf("pod-a", "node-a"), testimony.Epitaph("a"), false))
+		w.leads(b, mainLease, 2600*time.Millisecond)
+		a.gone()
+		b.terminate()
+	})
+}

@@ -93,7 +93,7 @@ type options struct {
 	gives               int // how many writes a process gives up that may arrive all the same
 	// Whether processes are stopped, end by themselves, and read with delays or not at all. Those that watch need not.
 	stops, ends, reads, noReads bool
-	one                         bool // only the first process crashes, is stopped, and gives writes up
+	one                         bool // only the first process crashes, restarts, is stopped, and gives writes up
 	lies                        bool // a runtime calls containers ended that run; then requests arrive at once
 
 	unconditional bool // writes carry no resourceVersion

@@ -142,7 +142,7 @@ var acts = []act{
 func (p *proc) acts() bool { return p.running && !p.stopped }
 
 func start(m *model, s *slot, p *proc, _ int) bool {
-	if p.running || p.incarnation >= m.incarnations {
+	if p.running || p.incarnation >= m.incarnations || m.one && s.i > 0 && p.incarnation > 0 {
 		return false
 	}
 	*p = proc{incarnation: p.incarnation + 1, running: true, said: p.said, late: p.late, lateIsCreation: p.lateIsCreation}
