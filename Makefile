@@ -148,6 +148,7 @@ e2e: ## Run the long versions of the lab's tests, an hour after an hour of compi
 	cd lab && $(GO) run ./cmd/lab build --set $(e2e_sets) >/dev/null
 	failed=0; \
 	$(GO) test ./internal/hosted -count=1 -timeout 0 -hosted.all || failed=1; \
+	$(GO) test ./ccm/election -run TestALeaderThatLivesIsNotTakenOver -count=1 -v -timeout 0 -model.all || failed=1; \
 	$(GO) test ./internal/migrate/journal -run TestAJournalOfFiveThousandWorkers -count=1 -v -timeout 0 -migrate.all || failed=1; \
 	(cd lab && $(GO) test ./trial -count=1 -v -timeout 0 -trial.all) || failed=1; \
 	(cd lab && $(GO) test ./field -count=1 -v -timeout 0 -field.all) || failed=1; \
