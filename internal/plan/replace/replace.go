@@ -365,8 +365,8 @@ func describeFlags(edits []v1.Edit) (lines []string) {
 	return lines
 }
 
-// describeKubeletGates says which gates of KEP-2395 a new kubelet does not take as they had to be for an in-tree
-// provider; empty where they may stay.
+// describeKubeletGates says which gates of KEP-2395 are locked in a new kubelet; empty for none. With an in-tree
+// provider they had to be set to the other value.
 func (r *replacement) describeKubeletGates() string {
 	var locked []string
 	for _, name := range []string{catalogue.DisableCloudProviders, catalogue.DisableKubeletCloudCredentialProviders} {
