@@ -28,33 +28,53 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/awssim/ec2"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/gcelab"
 )
 
 // TestHostsAreReplacedThereAndBack takes the main procedure of the leader migration document. Hosts of the next version join with the external manager, and
 // those of the old one leave. The one who makes hosts and takes them down knows nothing but what apply prints.
 func TestHostsAreReplacedThereAndBack(t *testing.T) {
 	long(t)
+	replacedAndBack(t, nextVersion, cloudTrial{
+		Options: Options{Flags: MigrationFlags()}, verify: []string{"--cloud", Cloud}, moving: []string{"service", "route", "cloud-node-lifecycle"},
+	})
+}
+
+// TestHostsOnGCEAreReplacedByTheFirstVersionWithoutInTreeCodeThereAndBack is the last upgrade that KEP-2395 is about, by the main procedure.
+func TestHostsOnGCEAreReplacedByTheFirstVersionWithoutInTreeCodeThereAndBack(t *testing.T) {
+	long(t)
+	replacedAndBack(t, withoutInTree, onGCE(gcelab.Kind{}, "service", "route", "cloud-node-lifecycle"))
+}
+
+func replacedAndBack(t *testing.T, next string, of cloudTrial) {
+	t.Helper()
 	const hosts = 2
-	lab := ownLab(t, Options{ControlPlanes: hosts, Spares: 2 * hosts, Workers: 1})
-	provide(t, lab, nextVersion)
-	settled(t, lab) // where it was built first, the machine was busy for minutes
-	moving := []string{"service", "route", "cloud-node-lifecycle"}
+	of.ControlPlanes, of.Spares, of.Workers = hosts, 2*hosts, 1
+	lab := ownLab(t, of.Options)
+	flags := of.Flags
+	if of.more != nil {
+		more, verify := of.more(t, lab)
+		flags, of.verify = append(flags, more...), append(of.verify, verify...)
+	}
+	flags = slices.Concat(flags, of.verify, []string{"--replace-hosts", "--target-version", next})
+	provide(t, lab, next)
+	newOperator(t, lab).awaitOwners(t, inTree(of.moving...)) // where it was built first, the machine was busy for minutes
 	var s shown
-	r := runOf(lab, planstep.LeaderMigration)
+	r := of.runOf(lab, planstep.LeaderMigration)
 	r.Shape = "replaced hosts"
-	defer r.keep(t, moving, &s)
+	defer r.keep(t, of.moving, &s)
 	nodes, cloud := workers(t, lab), lasting(t, lab)
-	flags := append(MigrationFlags(), "--cloud", Cloud, "--replace-hosts", "--target-version", nextVersion)
 
 	cli(t, lab, 0, nil, append([]string{"check"}, flags...)...)
-	p := &platform{lab: lab}
+	p := &platform{lab: lab, version: next}
 	out := watched(t, lab, func() { p.follow(t, append([]string{"apply", "--yes"}, flags...)...) })
 	s.noteThere(out)
-	ofVersion(t, lab, nextVersion)
-	newOperator(t, lab).awaitOwners(t, external(moving...))
-	cli(t, lab, 0, nil, "verify", "--cloud", Cloud)
+	ofVersion(t, lab, next)
+	newOperator(t, lab).awaitOwners(t, external(of.moving...))
+	cli(t, lab, 0, nil, append([]string{"verify"}, of.verify...)...)
 	check := func() {
 		t.Helper()
 		if now := workers(t, lab); !slices.Equal(now, nodes) {
@@ -68,10 +88,10 @@ func TestHostsAreReplacedThereAndBack(t *testing.T) {
 	}
 	check()
 
-	back := watched(t, lab, func() { p.follow(t, "rollback", "--yes", "--cloud", Cloud) })
+	back := watched(t, lab, func() { p.follow(t, append([]string{"rollback", "--yes"}, of.verify...)...) })
 	s.noteBack(back)
 	ofVersion(t, lab, lab.Kind().Version())
-	settled(t, lab)
+	newOperator(t, lab).awaitOwners(t, inTree(of.moving...))
 	check()
 	if n := len(lab.ControlPlanes()); n != hosts {
 		t.Errorf("%d control-plane hosts, there were %d", n, hosts)
@@ -90,14 +110,25 @@ func workers(t *testing.T, lab *Trial) []string {
 // lasting is what the cloud holds, without the control-plane hosts and the routes to them.
 func lasting(t *testing.T, lab *Trial) string {
 	t.Helper()
-	state := lab.AWS().State()
-	for _, h := range lab.Machines() {
-		delete(state.EC2.Instances, h.InstanceID)
-	}
-	for _, table := range state.EC2.RouteTables {
-		table.Routes = slices.DeleteFunc(table.Routes, func(r ec2.Route) bool {
-			return slices.ContainsFunc(lab.Machines(), func(h *cluster.Host) bool { return h.InstanceID == r.Instance })
-		})
+	state := lab.Cloud().State()
+	switch s := state.(type) {
+	case awssim.State:
+		for _, h := range lab.Machines() {
+			delete(s.EC2.Instances, h.InstanceID)
+		}
+		for _, table := range s.EC2.RouteTables {
+			table.Routes = slices.DeleteFunc(table.Routes, func(r ec2.Route) bool {
+				return slices.ContainsFunc(lab.Machines(), func(h *cluster.Host) bool { return h.InstanceID == r.Instance })
+			})
+		}
+	case map[string]any: // of Compute Engine: each object by its path
+		for path := range s {
+			if strings.Contains(path, "/routes/") || strings.Contains(path, "/instances/cp-") {
+				delete(s, path)
+			}
+		}
+	default:
+		t.Fatalf("nobody knows which part of a %T lasts", s)
 	}
 	data, err := json.MarshalIndent(state, "", " ")
 	if err != nil {
@@ -108,20 +139,27 @@ func lasting(t *testing.T, lab *Trial) string {
 
 // platform makes control-plane hosts and takes them down, as apply and rollback say.
 type platform struct {
-	lab *Trial
+	lab     *Trial
+	version string // of the new hosts
+	// isNew reports whether a host has joined that the command which runs does not take for one of the control plane: nothing but its name proves it.
+	isNew bool
 	// next is what a host of the next version has, once that was told.
 	next *instructions
 	// steps are those of the plan. A run that goes on with it does not print it again.
 	steps map[string]v1.Step
 }
 
-// follow runs apply or rollback until it ends, and does what it waits for. It is run again where it says so.
+// follow runs apply or rollback until it ends, and does what it waits for. It is run again where it says so, and where a new host has to be named.
 func (p *platform) follow(t *testing.T, args ...string) {
 	t.Helper()
-	for range 3 {
+	for range 8 {
+		p.isNew = false
 		code, said := p.once(t, args...)
-		if code == 0 {
+		switch {
+		case code == 0:
 			return
+		case p.isNew:
+			continue
 		}
 		if !strings.Contains(said, "run the same command again") {
 			t.Fatalf("transplant %s ended with exit code %d:\n%s", args[0], code, tail(said, 40))
@@ -167,6 +205,11 @@ func (p *platform) once(t *testing.T, args ...string) (code int, said string) {
 				t.Logf("%s waits: %s", s.ID, e.Message)
 				p.act(t, s)
 			}
+			if p.isNew {
+				if err := cmd.Process.Signal(os.Interrupt); err != nil {
+					t.Fatal(err)
+				}
+			}
 		default: // what happens anyway
 		}
 	}
@@ -193,7 +236,7 @@ func (p *platform) act(t *testing.T, s v1.Step) {
 		if p.next == nil {
 			p.next = &told
 		}
-		p.join(t, nextVersion, *p.next)
+		p.join(t, p.version, *p.next)
 	case strings.HasPrefix(id, "await/in/"+ccm+"/"): // it comes with the host
 	case strings.Contains(id, "await/out/"):
 		p.leave(t, s.Await.NodeGone)
@@ -238,8 +281,10 @@ func (p *platform) join(t *testing.T, version string, told instructions) {
 		m.Mounts = map[string]string{migrationVolume: layout.KCMMigration}
 	}
 	m.Prepare = func(h *cluster.Host) error {
-		if err := putCredentials(h); err != nil {
-			return err
+		if p.lab.AWS() != nil {
+			if err := putCredentials(h); err != nil {
+				return err
+			}
 		}
 		for path, f := range told.files {
 			if path == layout.CCMManifest {
@@ -256,6 +301,7 @@ func (p *platform) join(t *testing.T, version string, told instructions) {
 	if err := p.lab.Join(ctx, h, m); err != nil {
 		t.Fatal(err)
 	}
+	p.isNew = h.NodeName == h.Name // see namedHosts
 	t.Logf("%s joined with %s", h.Name, version)
 }
 
@@ -273,7 +319,8 @@ func (p *platform) prepare(t *testing.T, h *cluster.Host, path string, f hostFil
 		if err != nil {
 			return err
 		}
-		if told, want := strings.TrimSpace(f.text), strings.Join(derived.Changes, "\n"); told != want {
+		want := cmp.Or(strings.Join(derived.Changes, "\n"), "(nothing: the external provider reads it as it is)")
+		if told := strings.TrimSpace(f.text); told != want {
 			return fmt.Errorf("the changes of the cloud config are %s\nand these were told: %s", want, told)
 		}
 		data = derived.Data
@@ -478,6 +525,9 @@ func read(t *testing.T, lines []string) instructions {
 			if m := ofFlags.FindStringSubmatch(line); m != nil {
 				component = m[1]
 				flags(m[2])
+				if strings.Contains(m[2], "the gates ") { // the lab's kubelets have no others
+					out.flags[component]["feature-gates"] = nil
+				}
 			} else if m := ofFile.FindStringSubmatch(line); m != nil {
 				mode, err := strconv.ParseUint(cmp.Or(m[2], "0644"), 8, 32)
 				if err != nil {
