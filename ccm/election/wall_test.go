@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,12 +143,12 @@ func TestALostAnswerWhileTheClockStandsStillIsNotTakenForAnotherProcess(t *testi
 		c.freeze()
 		a := w.start("a", one(), c.given, func(p *process, _ *election.Config) { p.client.noWatch = true })
 		w.leads(a, mainLease, time.Second)
-		n := 0
-		w.lose(func(verb string) bool { n++; return verb == "update" && n%3 != 0 })
+		var n atomic.Int64
+		w.lose(func(verb string) bool { return n.Add(1)%3 != 0 && verb == "update" })
 		b := w.start("b", one())
 		<-time.After(5 * time.Minute)
-		if n < 100 || !a.Leading(mainLease) || b.Leading(mainLease) {
-			t.Errorf("after %d writes, %s holds the lease", n, w.holder(mainLease))
+		if n.Load() < 100 || !a.Leading(mainLease) || b.Leading(mainLease) {
+			t.Errorf("after %d writes, %s holds the lease", n.Load(), w.holder(mainLease))
 		}
 		w.lose(nil)
 		a.terminate()
