@@ -73,20 +73,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ControlPlanes == 0 {
 		o.ControlPlanes = maxControlPlanes
 	}
-	if o.ControlPlanes < 0 || o.ControlPlanes > maxControlPlanes {
-		return o, fmt.Errorf(
-			"starting lab: %d control-plane hosts were asked for; there can be 1 to %d",
-			o.ControlPlanes,
-			maxControlPlanes,
-		)
-	}
-	if o.Spares < 0 || o.ControlPlanes+o.Spares > maxMachines {
-		return o, fmt.Errorf(
-			"starting lab: %d control-plane hosts and %d spare ones were asked for; there can be %d",
-			o.ControlPlanes,
-			o.Spares,
-			maxMachines,
-		)
+	if err := o.checkMachines(); err != nil {
+		return o, err
 	}
 	if err := o.checkShape(); err != nil {
 		return o, err
@@ -114,6 +102,26 @@ func (o Options) withDefaults() (Options, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
+}
+
+// checkMachines refuses numbers of control-plane hosts that there are no addresses for.
+func (o *Options) checkMachines() error {
+	if o.ControlPlanes < 0 || o.ControlPlanes > maxControlPlanes {
+		return fmt.Errorf(
+			"starting lab: %d control-plane hosts were asked for; there can be 1 to %d",
+			o.ControlPlanes,
+			maxControlPlanes,
+		)
+	}
+	if o.Spares < 0 || o.ControlPlanes+o.Spares > maxMachines {
+		return fmt.Errorf(
+			"starting lab: %d control-plane hosts and %d spare ones were asked for; there can be %d",
+			o.ControlPlanes,
+			o.Spares,
+			maxMachines,
+		)
+	}
+	return nil
 }
 
 // checkShape refuses a shape that so many hosts cannot have, and what only static pods do.

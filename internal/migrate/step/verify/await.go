@@ -64,10 +64,7 @@ func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 			return err
 		}
 		if err == nil && why == "" {
-			if x.Env.Plan.Direction == planstep.Forward && s.Await.Component == component.KCM && isOn(s.Await.Flags) {
-				return owners.Settle(ctx, s)
-			}
-			return nil
+			return x.settle(ctx, s, owners)
 		}
 		if err != nil {
 			why = err.Error()
@@ -80,6 +77,15 @@ func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 			return err
 		}
 	}
+}
+
+// settle waits, once every manager has leader migration, until it is known which process owns the loops. The managers
+// that come later cannot be asked.
+func (x Await) settle(ctx context.Context, s v1.Step, owners *takeover.Owners) error {
+	if x.Env.Plan.Direction == planstep.Forward && s.Await.Component == component.KCM && isOn(s.Await.Flags) {
+		return owners.Settle(ctx, s)
+	}
+	return nil
 }
 
 // pause waits for the next look. An owner may end meanwhile.
