@@ -1,17 +1,14 @@
 package route
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
@@ -96,41 +93,9 @@ func TestCallsThatTakeLongerThanTheirLimitAreToldAndMadeAgain(t *testing.T) {
 	}, guarded(s, cloud.Options{CallTimeout: 10 * time.Second}))
 }
 
-// TestNothingIsWrittenWithARouteThatIsMadeAfterTheFenceClosed.
 func TestNothingIsWrittenWithARouteThatIsMadeAfterTheFenceClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, client := newSky(), fake.NewClientset(node("node-1", "", "10.120.0.0/24"))
-		s.latency = late
-		fence := election.Unfenced(time.Now())
-		factory := informers.NewSharedInformerFactory(client, 0)
-		c, err := New(Config{
-			Client: client, Cloud: cloud.New(skyProvider{sky: s}, cloud.Options{}).For(fence), Nodes: factory.Core().V1().Nodes(),
-			ClusterName: "my-k8s", ClusterCIDR: "10.120.0.0/16", Options: NewOptions(),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		factory.Start(ctx.Done())
-		factory.WaitForCacheSync(ctx.Done())
-		synctest.Wait()
-		client.ClearActions()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			c.Run(election.NewContext(ctx, fence))
-		}()
-		<-time.After(late * 3 / 2) // the create is on its way
-		fence.Revoke("another holder was seen")
-		<-time.After(time.Hour)
-		cancel()
-		<-done
-		if diff := cmp.Diff([]string{"list", "create 10.120.0.0/24 for node-1"}, s.take()); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
-		}
-		if got := client.Actions(); len(got) != 0 {
-			t.Errorf("the cluster was told: %v", got)
-		}
-		factory.Shutdown()
-	})
+	guarded := func(s *sky, fence *election.Fence) cloudprovider.Interface {
+		return cloud.New(skyProvider{sky: s}, cloud.Options{}).For(fence)
+	}
+	closedInFlight(t, guarded, late, late*3/2, time.Hour) // the create is on its way
 }

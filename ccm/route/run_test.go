@@ -39,12 +39,20 @@ func TestCallsBeingMadeAtTheEndAreFinishedAndNoOthersBegun(t *testing.T) {
 }
 
 func TestNothingIsRetriedNorToldOnceTheFenceIsClosed(t *testing.T) {
+	unguarded := func(s *sky, _ *election.Fence) cloudprovider.Interface { return s }
+	closedInFlight(t, unguarded, 3*time.Second, 4*time.Second, time.Minute)
+}
+
+// closedInFlight closes the fence while a route is being made. Neither the cloud nor the cluster is told anything more.
+func closedInFlight(t *testing.T, of func(*sky, *election.Fence) cloudprovider.Interface, latency, inFlight, after time.Duration) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, client := newSky(), fake.NewClientset(node("node-1", "", "10.120.0.0/24"))
-		s.latency = 3 * time.Second
+		s.latency = latency
+		fence := election.Unfenced(time.Now())
 		factory := informers.NewSharedInformerFactory(client, 0)
 		c, err := New(
-			Config{Client: client, Cloud: s, Nodes: factory.Core().V1().Nodes(), ClusterName: "my-k8s", ClusterCIDR: "10.120.0.0/16", Options: NewOptions()},
+			Config{Client: client, Cloud: of(s, fence), Nodes: factory.Core().V1().Nodes(), ClusterName: "my-k8s", ClusterCIDR: "10.120.0.0/16", Options: NewOptions()},
 		)
 		if err != nil {
 			t.Fatal(err)
@@ -54,15 +62,14 @@ func TestNothingIsRetriedNorToldOnceTheFenceIsClosed(t *testing.T) {
 		factory.WaitForCacheSync(ctx.Done())
 		synctest.Wait()
 		client.ClearActions()
-		fence := election.Unfenced(time.Now())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			c.Run(election.NewContext(ctx, fence))
 		}()
-		<-time.After(4 * time.Second)
+		<-time.After(inFlight)
 		fence.Revoke("another holder was seen")
-		<-time.After(time.Minute)
+		<-time.After(after)
 		cancel()
 		<-done
 		if diff := cmp.Diff([]string{"list", "create 10.120.0.0/24 for node-1"}, s.take()); diff != "" {
