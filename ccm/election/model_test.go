@@ -112,7 +112,7 @@ type slot struct {
 	ahead time.Duration // how far its clock is from that of the others
 }
 
-// Now is the clock of a slot. No two clocks agree: whoever compares times of two processes finds nonsense.
+// Now is the clock of a slot. No two clocks agree, so that a comparison of the times of two processes means nothing.
 func (s *slot) Now() time.Duration { return s.m.now + s.ahead }
 
 func newModel(o options) *model {

@@ -37,12 +37,7 @@ func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 		if rec.Result == "" {
 			continue
 		}
-		has, err := false, error(nil)
-		if sameWait {
-			has, err = verify.Await{Env: e.env}.IsOvertaken(ctx, s, other)
-		} else {
-			has, err = e.hasChange(ctx, other, rec)
-		}
+		has, err := e.hasChange(ctx, s, other, rec)
 		if err != nil {
 			return false, fmt.Errorf("looking whether step %s has changed it since: %w", other.ID, err)
 		}
@@ -53,10 +48,12 @@ func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 	return false, nil
 }
 
-// hasChange reports whether the live file or object of a started step has what the step makes of it. It may not run
-// with that yet. Of kinds that change no manager's flags, the record is believed.
-func (e *Engine) hasChange(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
+// hasChange reports whether the live file or object of a step that was started after another one has what the step
+// makes of it. It may not run with that yet. Of kinds that change no manager's flags, the record is believed.
+func (e *Engine) hasChange(ctx context.Context, before, s v1.Step, rec v1.StepRecord) (bool, error) {
 	switch s.Kind {
+	case v1.StepAwait:
+		return verify.Await{Env: e.env}.IsOvertaken(ctx, before, s)
 	case v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest:
 		return e.manifestHasChange(ctx, s, rec)
 	case v1.StepStopUnit, v1.StepEditUnit, v1.StepStartUnit:

@@ -142,9 +142,6 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 // one has counted before may then be gone, or have other flags. A manager that owns the loops under its own lease is
 // waited for all the same, unless the later wait is for such.
 func (x Await) IsOvertaken(ctx context.Context, s, later v1.Step) (bool, error) {
-	if s.Await == nil || later.Await == nil {
-		return false, nil
-	}
 	if node := later.Await.NodeGone; node != "" {
 		if why, err := x.nodeStays(ctx, later, node); err != nil || why != "" {
 			return false, err
