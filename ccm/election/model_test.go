@@ -471,6 +471,7 @@ func (k *keyer) proc(i int) {
 	case readsBack:
 		k.flags(p.attempt.before == p.record.count, p.refusal != nil)
 		k.version(p.answer)
+	default: // no request is under way
 	}
 }
 

@@ -60,8 +60,8 @@ func kubeletNode(place int) *corev1.Node {
 			},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{},"f:x":{}},"f:labels":{` +
-					strings.Repeat(`"f:kubernetes.io/some-label":{},`, 40) + `"f:z":{}}}}`)},
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:x":{}},"f:labels":{` +
+					strings.Repeat(`"f:kubernetes.io/some-label":{},`, 40) + `"f:z":{}}}}`),
 			}},
 		},
 		Spec: corev1.NodeSpec{
@@ -79,7 +79,7 @@ func kubeletNode(place int) *corev1.Node {
 				MachineID: fmt.Sprintf("%032x", place), SystemUUID: fmt.Sprintf("ec2%05x-0000-4000-8000-%012x", place, place),
 				BootID: fmt.Sprintf("00000000-0000-4000-9000-%012x", place), KernelVersion: "6.1.0-31-amd64",
 				OSImage: "Debian GNU/Linux 12 (bookworm)", OperatingSystem: "linux", Architecture: "amd64",
-				ContainerRuntimeVersion: "containerd://1.7.27", KubeletVersion: "v1.26.0", KubeProxyVersion: "v1.26.0",
+				ContainerRuntimeVersion: "containerd://1.7.27", KubeletVersion: "v1.26.0",
 			},
 		},
 	}

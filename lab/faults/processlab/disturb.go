@@ -49,7 +49,13 @@ func (l *Lab) Disturb(ctx context.Context, kind faults.Kind, host string) (fault
 		return freeze(l.processes("", func(component string) bool { return component == "kube-apiserver" }))
 	case faults.InstanceStopped:
 		return l.stopInstance(ctx, host)
+	default:
+		return l.disturbCloud(kind)
 	}
+}
+
+// disturbCloud makes the cloud answer managers as a fault says, where the lab has such a cloud.
+func (l *Lab) disturbCloud(kind faults.Kind) (faults.Heal, error) {
 	fault, ok := cloudFaults[kind]
 	if !ok || l.AWS() == nil {
 		return nil, faults.ErrNotHere
