@@ -46,10 +46,13 @@ var Sets = []Set{
 		},
 		LDFlags: []string{"-s", "-w"},
 	},
+	controlPlane("v1.24.17", ""),                                        // the last minor whose gates of CSI migration can be set
 	controlPlane("v1.25.0", "a866cbe2e5bbaa01cfd5e969aa3e033f3282a8a2"), // the last minor with in-tree OpenStack
 	kubernetes("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),   // the last minor with the in-tree AWS provider
 	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),         // kubelets that know --cloud-provider=aws
 	controlPlane("v1.27.4", "fa3d7990104d7c1f16943a67f11b154b71f6a132"), // the minor after it, for upgrades on the way
+	controlPlane("v1.28.15", ""),                                        // with in-tree GCE, Azure and vSphere
+	controlPlane("v1.29.15", ""),                                        // the last minor with in-tree Azure and vSphere
 	controlPlane("v1.30.14", ""),                                        // the last minor with an in-tree provider, GCE's
 	controlPlane("v1.31.0", ""),                                         // the first one without in-tree code
 	apiserver("v1.28.0"),

@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"cmp"
+	"maps"
 	"net"
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/transplant-dev/transplant/lab/kubelet"
 )
@@ -37,6 +40,34 @@ type Kind interface {
 	Key(h *Host, component string) string
 	// Start starts the cloud with the machines of all hosts.
 	Start(Layout) (Cloud, error)
+}
+
+// release is a kind with another version of Kubernetes than its own, where one is given, and the gates of that version.
+type release struct {
+	Kind
+
+	version string
+}
+
+// Version implements Kind.
+func (r release) Version() string { return cmp.Or(r.version, r.Kind.Version()) }
+
+// gatesSince is the first minor that refuses a provider's name, in each program, unless both of inTreeGates are off.
+const (
+	gatesSince  = 29
+	inTreeGates = "DisableCloudProviders=false,DisableKubeletCloudCredentialProviders=false"
+)
+
+// Flags implements Kind.
+func (r release) Flags(component string) map[string]string {
+	flags := maps.Clone(r.Kind.Flags(component))
+	if version.MustParse(r.Version()).Minor() >= gatesSince {
+		if flags == nil {
+			flags = map[string]string{}
+		}
+		flags["feature-gates"] = inTreeGates
+	}
+	return flags
 }
 
 // Layout is what a cloud is told of its lab.

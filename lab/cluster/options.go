@@ -39,6 +39,9 @@ type Options struct {
 	Workers int
 	// Kind is the cloud that is simulated. Default: AWS.
 	Kind Kind
+	// Version is that of Kubernetes, of control plane and kubelets: one that has the in-tree provider. Default: the
+	// kind's.
+	Version string
 	// NoCloudConfig is AWS's alone. It gives the managers --cloud-provider=aws alone: what a cloud config would say they
 	// ask the metadata service, and they call AWS by its own names, which lead to the simulated account. The metadata
 	// service speaks for the first host to all of them.
@@ -138,7 +141,7 @@ func (o *Options) checkShape() error {
 // chooseKind takes AWS where no other cloud is asked for, and refuses what only AWS has.
 func (o *Options) chooseKind() error {
 	if o.Kind == nil {
-		o.Kind = aws{noCloudConfig: o.NoCloudConfig, keys: o.Keys}
+		o.Kind = release{Kind: aws{noCloudConfig: o.NoCloudConfig, keys: o.Keys}, version: o.Version}
 		return nil
 	}
 	if o.NoCloudConfig || o.Keys != nil || o.Shape == Deployments {
@@ -147,5 +150,6 @@ func (o *Options) chooseKind() error {
 			o.Kind.Provider(),
 		)
 	}
+	o.Kind = release{Kind: o.Kind, version: o.Version}
 	return nil
 }

@@ -45,12 +45,6 @@ var _ cluster.Kind = Kind{}
 // version is that of the last control plane with the in-tree provider.
 const version = "v1.30.14"
 
-// Set are the programs that a lab of this kind needs besides those of every lab; see build.Sets.
-const Set = "kubernetes-" + version
-
-// gates have to be off for in-tree code from 1.29 on, both of them: each program refuses the provider's name otherwise.
-const gates = "DisableCloudProviders=false,DisableKubeletCloudCredentialProviders=false"
-
 // Provider implements cluster.Kind.
 func (Kind) Provider() string { return "gce" }
 
@@ -69,12 +63,12 @@ func (Kind) Config(_ *cluster.Host, endpoint string) string {
 
 // Flags implements cluster.Kind.
 func (k Kind) Flags(component string) map[string]string {
-	flags := map[string]string{"feature-gates": gates}
-	if component == cluster.ControllerManager {
-		flags["configure-cloud-routes"] = strconv.FormatBool(!k.PodsFromCloud)
-		if k.PodsFromCloud {
-			flags["cidr-allocator-type"] = "CloudAllocator"
-		}
+	if component != cluster.ControllerManager {
+		return nil
+	}
+	flags := map[string]string{"configure-cloud-routes": strconv.FormatBool(!k.PodsFromCloud)}
+	if k.PodsFromCloud {
+		flags["cidr-allocator-type"] = "CloudAllocator"
 	}
 	return flags
 }

@@ -59,9 +59,6 @@ type opened struct {
 // version is that of the last control plane with the in-tree provider.
 const version = "v1.25.0"
 
-// Set are the programs that a lab of this kind needs besides those of every lab; see build.Sets.
-const Set = "kubernetes-" + version
-
 // What the simulator calls things as the real services do.
 const (
 	zone     = "nova"

@@ -4,6 +4,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,12 +43,25 @@ type Options struct {
 	Kind    cluster.Kind
 	Flags   []string
 	Program string
-	// Sets are the programs of the kind's managers, where they are not those of every lab; see build.Sets.
-	Sets []string
+	// Version is the cluster's.
+	Version string
 	// NoCloudConfig and Audit are the cluster's.
 	NoCloudConfig, Audit bool
 	// Progress is told what takes long.
 	Progress io.Writer
+}
+
+// sets are the programs of every lab and those of the cluster's version; see build.Sets.
+func (o Options) sets() []string {
+	version := cmp.Or(o.Version, cluster.Version)
+	if o.Version == "" && o.Kind != nil {
+		version = o.Kind.Version()
+	}
+	sets := slices.Clone(build.DefaultSets)
+	if set := "kubernetes-" + version; !slices.Contains(sets, set) {
+		sets = append(sets, set)
+	}
+	return sets
 }
 
 // Trial is a lab under an operator's hands.
@@ -67,7 +81,7 @@ const credentials = "/etc/kubernetes/cloud-controller-manager.credentials"
 
 // Start builds what is missing and starts a lab with a workload. The caller stops it with Stop.
 func Start(ctx context.Context, o Options) (*Trial, error) {
-	bins, err := build.Ensure(ctx, build.Options{Progress: o.Progress, Sets: slices.Concat(build.DefaultSets, o.Sets)})
+	bins, err := build.Ensure(ctx, build.Options{Progress: o.Progress, Sets: o.sets()})
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +129,7 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 		Shape:         o.Shape,
 		RunPods:       o.RunPods,
 		Kind:          o.Kind,
+		Version:       o.Version,
 		Programs:      programs,
 	})
 	if err != nil {
