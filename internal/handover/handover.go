@@ -10,6 +10,7 @@
 //
 //	holder alive            the process is still there                      untouched
 //	restarted, same name    renewed since the new process began             untouched
+//	restarted, random name  the process is gone, and its name with it       released
 //	paused                  the process is there (state T)                  untouched
 //	unreachable             a failed look is unknown, never "ended"         untouched
 //	lease changed between   another holder or term                          untouched
@@ -23,8 +24,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +35,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // startTolerance is by how much process_start_time_seconds (computed from the boot time in whole seconds) may differ
@@ -226,13 +230,23 @@ func Gone(ctx context.Context, b Binding, processes func(context.Context) ([]v1.
 	return true, nil
 }
 
-// mayHold says why a process that runs now may be the holder; empty when none may. If identities are random, as
-// upstream's are, a successor on the same host has an identity of its own. If not, it goes on renewing the lease in the
-// same term, and only the time of the last renewal distinguishes the two.
+// isOfOneProcess reports whether no other process can have the holder's identity. Every kube-controller-manager takes a
+// host name and a random UUID at its start, so that a successor on the same host has an identity of its own.
+func isOfOneProcess(b Binding) bool {
+	id := b.Holder[strings.LastIndex(b.Holder, "_")+1:]
+	parsed, err := uuid.Parse(id)
+	return b.Component == component.KCM && err == nil && parsed.Version() == 4 && parsed.String() == id
+}
+
+// mayHold says why a process that runs now may be the holder; empty when none may. A successor with the identity of the
+// one before goes on renewing the lease in the same term, and only the time of the last renewal distinguishes the two.
 func mayHold(b Binding, lease *coordinationv1.Lease, procs []v1.Process) string {
 	for _, p := range procs {
 		if p.PID == b.PID && p.StartTicks == b.StartTicks {
 			return fmt.Sprintf("process %d of %s on host %s has not ended", b.PID, b.Component, b.Host)
+		}
+		if isOfOneProcess(b) {
+			continue
 		}
 		renewed := lease.Spec.RenewTime
 		if renewed == nil || !renewed.Time.Before(p.Started.Add(-startTolerance)) {

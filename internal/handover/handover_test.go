@@ -93,6 +93,31 @@ func TestAHolderThatEndedLongBeforeItsSuccessorOnTheHostBeganIsReleased(t *testi
 	}
 }
 
+// A kubelet restarts a kube-controller-manager within a second, often less than that after its last renewal. The new process has an identity of its own.
+func TestAHolderOfARandomNameIsReleasedThoughItsSuccessorRunsAlready(t *testing.T) {
+	for holder, want := range map[string]bool{
+		"cp-1_4b1ffe2c-1f8f-4e5d-9d2a-0c9f0e9b7a11": true,
+		"cp-1_4b1ffe2c-1f8f-1e5d-9d2a-0c9f0e9b7a11": false, // of the time and the network card, which are the same again
+		"4b1ffe2c1f8f4e5d9d2a0c9f0e9b7a11":          false,
+		"cp-1_ccm": false,
+	} {
+		w := newWorld(t)
+		l := w.lease(t)
+		l.Spec.HolderIdentity = &holder
+		update(t, w, l)
+		b := w.bind(t)
+		w.procs = []v1.Process{{PID: 52, StartTicks: 2000, Started: l.Spec.RenewTime.Add(300 * time.Millisecond)}}
+		if out, err := w.leases.Release(t.Context(), b, w.processes); err != nil || out.Released != want {
+			t.Errorf("release of %s: %+v, %v", holder, out, err)
+		}
+		b.Component = "cloud-controller-manager" // of anybody, with a name of its own making
+		update(t, w, l)
+		if out, err := w.leases.Release(t.Context(), b, w.processes); err != nil || out.Released {
+			t.Errorf("release of another component's %s: %+v, %v", holder, out, err)
+		}
+	}
+}
+
 // The five cases in which a lease must not be touched.
 func TestALeaseIsLeftAloneWhen(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, w *world){
