@@ -49,6 +49,9 @@ type release struct {
 	version string
 }
 
+// OfVersion is a kind with a version of Kubernetes; with the kind's own where it is empty.
+func OfVersion(kind Kind, version string) Kind { return release{Kind: kind, version: version} }
+
 // Version implements Kind.
 func (r release) Version() string { return cmp.Or(r.version, r.Kind.Version()) }
 

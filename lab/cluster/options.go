@@ -141,7 +141,7 @@ func (o *Options) checkShape() error {
 // chooseKind takes AWS where no other cloud is asked for, and refuses what only AWS has.
 func (o *Options) chooseKind() error {
 	if o.Kind == nil {
-		o.Kind = release{Kind: aws{noCloudConfig: o.NoCloudConfig, keys: o.Keys}, version: o.Version}
+		o.Kind = OfVersion(aws{noCloudConfig: o.NoCloudConfig, keys: o.Keys}, o.Version)
 		return nil
 	}
 	if o.NoCloudConfig || o.Keys != nil || o.Shape == Deployments {
@@ -150,6 +150,6 @@ func (o *Options) chooseKind() error {
 			o.Kind.Provider(),
 		)
 	}
-	o.Kind = release{Kind: o.Kind, version: o.Version}
+	o.Kind = OfVersion(o.Kind, o.Version)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/transplant-dev/transplant/lab/poll"
 )
@@ -46,10 +47,8 @@ func (c *Cluster) Workload(ctx context.Context) error {
 	if err := existing(err); err != nil {
 		return fmt.Errorf("creating namespace %q: %w", WorkloadNamespace, err)
 	}
-	if rules := c.site.kind.Rights(); len(rules) > 0 {
-		if err := grant(ctx, c.client, "cloud-provider", rules...); err != nil {
-			return err
-		}
+	if err := GrantProvider(ctx, c.client, c.site.kind); err != nil {
+		return err
 	}
 	for _, service := range c.site.kind.Services() {
 		_, err := c.client.CoreV1().Services(WorkloadNamespace).Create(ctx, service, metav1.CreateOptions{})
@@ -60,6 +59,14 @@ func (c *Cluster) Workload(ctx context.Context) error {
 	return poll.Until(ctx, pollInterval, "the workload", func(ctx context.Context) error {
 		return errors.Join(c.checkAlive(), c.checkServices(ctx), c.checkNodes(ctx))
 	})
+}
+
+// GrantProvider gives the in-tree provider's own account the rights of its kind.
+func GrantProvider(ctx context.Context, client kubernetes.Interface, kind Kind) error {
+	if rules := kind.Rights(); len(rules) > 0 {
+		return grant(ctx, client, "cloud-provider", rules...)
+	}
+	return nil
 }
 
 // WorkloadServices are the Services of the workload on AWS, new ones at each call.

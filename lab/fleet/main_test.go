@@ -38,6 +38,12 @@ var quick = []string{"--look-interval=1s", "--retry=1s", "--max-retry=5s"}
 
 func newWorld(t *testing.T, sets ...string) *World {
 	t.Helper()
+	return newWorldOf(t, nil, sets...)
+}
+
+// newWorldOf has the cloud-controller-managers of further providers than AWS.
+func newWorldOf(t *testing.T, providers []string, sets ...string) *World {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs etcd and Kubernetes")
 	}
@@ -48,7 +54,12 @@ func newWorld(t *testing.T, sets ...string) *World {
 			t.Fatal(err)
 		}
 	}
-	w, err := Start(t.Context(), seed.Options{Dir: dir, AuditReads: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, sets...)
+	programs, err := seed.BuildPrograms(t.Context(), filepath.Join(dir, "bin"), providers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	w, err := Start(t.Context(), seed.Options{Dir: dir, Programs: programs, AuditReads: true, Log: log}, sets...)
 	if err != nil {
 		t.Fatal(err)
 	}

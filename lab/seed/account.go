@@ -15,22 +15,18 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/kubelet"
 	"github.com/transplant-dev/transplant/lab/seed/component"
 )
 
-const region = "us-east-1"
-
-// account is the simulated AWS account of one user cluster, with the machines in it: each instance that
-// machine-controller asks for boots a kubelet that registers a node with the flags that came with it. Machines outlive
-// the controller that made them.
+// account is the simulated cloud of one user cluster, with the machines in it: each instance that machine-controller
+// asks for boots a kubelet that registers a node with the flags that came with it. Machines outlive the controller that
+// made them.
 type account struct {
-	sim     *awssim.Server
-	servers []*http.Server
+	cloud   machineCloud
+	server  *http.Server // of the machines
 	served  sync.WaitGroup
 	version string // of kubelets
 	profile kubelet.Profile
@@ -52,19 +48,15 @@ type booted struct {
 	err  error
 }
 
-// startAccount starts an account. Any access key may call: a manager's is the name of its pod, so that the audit log
-// tells the pods of one Deployment apart.
+// startAccount starts an account in a cloud.
 func startAccount(
+	cloud machineCloud,
 	dir, address, version string,
 	profile kubelet.Profile,
 	client func(nodeName string) (kubernetes.Interface, error),
 ) (*account, error) {
-	sim, err := awssim.New(awssim.Options{Region: region, AuditFile: filepath.Join(dir, "audit.jsonl")})
-	if err != nil {
-		return nil, err
-	}
 	a := &account{
-		sim:      sim,
+		cloud:    cloud,
 		version:  version,
 		profile:  profile,
 		client:   client,
@@ -75,14 +67,13 @@ func startAccount(
 	mux.HandleFunc("GET /machines", a.list)
 	mux.HandleFunc("POST /machines", a.launch)
 	mux.HandleFunc("DELETE /machines/{uid}", a.terminate)
-	for port, handler := range map[string]http.Handler{portAccount: sim, portMachines: mux} {
+	a.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	for port, serve := range map[string]func(net.Listener) error{portAccount: cloud.Serve, portMachines: a.server.Serve} {
 		l, err := net.Listen("tcp", net.JoinHostPort(address, port))
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("starting simulated AWS: %w", err), a.close())
+			return nil, errors.Join(fmt.Errorf("starting the simulated cloud: %w", err), a.close())
 		}
-		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
-		a.servers = append(a.servers, server)
-		a.served.Go(func() { _ = server.Serve(l) }) // it ends with close
+		a.served.Go(func() { _ = serve(l) }) // it ends with close
 	}
 	return a, nil
 }
@@ -99,10 +90,7 @@ func (a *account) close() error {
 	for _, m := range machines {
 		<-m.done
 	}
-	err := errors.Join(a.disks.close(), a.sim.Close())
-	for _, s := range a.servers {
-		err = errors.Join(err, s.Close())
-	}
+	err := errors.Join(a.disks.close(), a.cloud.Close(), a.server.Close())
 	a.served.Wait()
 	return err
 }
@@ -137,30 +125,22 @@ func (a *account) boot(want component.Instance) error {
 		return nil
 	}
 	a.launched++
-	i, err := a.sim.AddInstance(awssim.Instance{PrivateIP: fmt.Sprintf("10.0.%d.%d", 1+a.launched/200, 10+a.launched%200)})
+	made, instance, err := a.cloud.boot(a.launched)
 	if err != nil {
 		return err
 	}
-	want.ID, want.PrivateIP, want.NodeName = i.ID, i.PrivateIP, i.PrivateDNS
-	want.ProviderID = "aws:///" + i.Zone + "/" + i.ID
-	client, err := a.client(i.PrivateDNS)
+	made.Machine, made.KubeletFlags = want.Machine, want.KubeletFlags
+	client, err := a.client(made.NodeName)
 	if err != nil {
 		return err
 	}
 	options := kubelet.Options{
-		HostName: i.PrivateDNS, NodeName: i.PrivateDNS, InternalIP: i.PrivateIP, Version: a.version, Profile: a.profile,
-		Labels: map[string]string{"machine-controller/owned-by": want.Machine},
-		Instance: &kubelet.Instance{
-			ProviderID: want.ProviderID, Zone: i.Zone, Region: region, InstanceType: i.Type,
-			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: i.PrivateIP}, {Type: corev1.NodeInternalDNS, Address: i.PrivateDNS},
-				{Type: corev1.NodeHostName, Address: i.PrivateDNS},
-			},
-		},
+		HostName: made.NodeName, NodeName: made.NodeName, InternalIP: made.PrivateIP, Version: a.version, Profile: a.profile,
+		Labels: map[string]string{"machine-controller/owned-by": want.Machine}, Instance: instance,
 	}
-	args := append([]string{"--hostname-override=" + i.PrivateDNS}, want.KubeletFlags...)
+	args := append([]string{"--hostname-override=" + made.NodeName}, want.KubeletFlags...)
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the machine runs until it is terminated
-	m := &booted{Instance: want, stop: cancel, done: make(chan struct{})}
+	m := &booted{Instance: made, stop: cancel, done: make(chan struct{})}
 	a.machines[want.Machine] = m
 	go func() {
 		defer close(m.done)
@@ -183,7 +163,7 @@ func (a *account) terminate(w http.ResponseWriter, r *http.Request) {
 	}
 	m.stop()
 	<-m.done
-	if err := a.sim.SetInstanceState(m.ID, "terminated"); err != nil {
+	if err := a.cloud.terminate(m.ID); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }

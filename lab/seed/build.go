@@ -12,19 +12,21 @@ import (
 // ImageOperator is the repository of the product's operator.
 const ImageOperator = "ghcr.io/transplant-dev/transplant-operator"
 
-// BuildPrograms compiles from the checkout what a seed runs of the product: the cloud-controller-manager, and the
-// operator once there is one.
-func BuildPrograms(ctx context.Context, out string) (map[string]kubelet.Program, error) {
+// BuildPrograms compiles from the checkout what a seed runs of the product: the cloud-controller-managers of AWS and of
+// further providers, and the operator once there is one.
+func BuildPrograms(ctx context.Context, out string, providers ...string) (map[string]kubelet.Program, error) {
 	root, err := build.FindRoot()
 	if err != nil {
 		return nil, err
 	}
-	ccm, err := build.BuildCommand(ctx, root, out, "aws-cloud-controller-manager")
-	if err != nil {
-		return nil, err
-	}
-	programs := map[string]kubelet.Program{
-		build.CCMImage: {Path: ccm, Args: []string{everywhere}},
+	programs := map[string]kubelet.Program{}
+	for _, provider := range append(providers, "aws") {
+		name := provider + "-cloud-controller-manager"
+		file, err := build.BuildCommand(ctx, root, out, name)
+		if err != nil {
+			return nil, err
+		}
+		programs[build.ImageRegistry+name] = kubelet.Program{Path: file, Args: []string{everywhere}}
 	}
 	if _, err := os.Stat(filepath.Join(root, "cmd", "transplant-operator", "main.go")); err == nil {
 		operator, err := build.BuildCommand(ctx, root, out, "transplant-operator")

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/transplant-dev/transplant/lab/awssim"
+	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/edge"
 	"github.com/transplant-dev/transplant/lab/kubelet"
 	"github.com/transplant-dev/transplant/lab/pki"
@@ -41,7 +42,9 @@ type ClusterOptions struct {
 	NoRoutes bool
 	// External makes the control plane without an in-tree provider, as new clusters are made: nobody runs a cloud loop.
 	External bool
-	// Version of Kubernetes. Default: the seed's. Its programs have to be among the seed's Binaries.
+	// Kind is the cloud that is simulated. Default: AWS.
+	Kind cluster.Kind
+	// Version of Kubernetes. Default: that of the kind, or the seed's. Its programs have to be among the seed's Binaries.
 	Version string
 	// Programs are what the pods of the user cluster are run by, by repository without tag, next to the seed's Binaries:
 	// its machines then run pods as processes, register the CSI drivers that run there, and mount volumes. Default: pods
@@ -72,7 +75,12 @@ type Cluster struct {
 // AddCluster creates a user cluster's control plane, and returns when its API can be used and its controllers run. The
 // caller creates the Cluster object.
 func (s *Seed) AddCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
-	o.Managers, o.APIServers, o.Version = max(1, o.Managers), max(1, o.APIServers), cmp.Or(o.Version, Version)
+	o.Managers, o.APIServers = max(1, o.Managers), max(1, o.APIServers)
+	if o.Kind != nil {
+		o.Kind = cluster.OfVersion(o.Kind, o.Version)
+		o.Version = o.Kind.Version()
+	}
+	o.Version = cmp.Or(o.Version, Version)
 	c := &Cluster{ClusterOptions: o, Namespace: "cluster-" + o.Name, seed: s}
 	s.mu.Lock()
 	k := len(s.clusters)
@@ -99,7 +107,11 @@ func (c *Cluster) start(ctx context.Context, k int) error {
 		return err
 	}
 	c.cloud = c.seed.net.at(placeAccounts + k)
-	if c.account, err = startAccount(dir, c.cloud, c.Version, c.seed.opts.Profile, c.nodeClient); err != nil {
+	machines, err := c.startCloud(dir)
+	if err != nil {
+		return err
+	}
+	if c.account, err = startAccount(machines, dir, c.cloud, c.Version, c.seed.opts.Profile, c.nodeClient); err != nil {
 		return err
 	}
 	if c.Programs != nil {
@@ -130,6 +142,11 @@ func (c *Cluster) start(ctx context.Context, k int) error {
 	if err := c.awaitAPI(ctx); err != nil {
 		return err
 	}
+	if c.Kind != nil {
+		if err := cluster.GrantProvider(ctx, c.client, c.Kind); err != nil {
+			return err
+		}
+	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
 	c.runPods(running)
@@ -137,6 +154,13 @@ func (c *Cluster) start(ctx context.Context, k int) error {
 		return nil
 	}
 	return c.installMachines(ctx)
+}
+
+func (c *Cluster) startCloud(dir string) (machineCloud, error) {
+	if c.Kind != nil {
+		return newPlaces(c.Kind, dir)
+	}
+	return newAmazon(dir)
 }
 
 func (c *Cluster) connect() error {
@@ -243,8 +267,35 @@ func (c *Cluster) Kubeconfig(user string) ([]byte, error) {
 	return c.pki.Kubeconfig(c.Server(), pki.Identity{User: user, Groups: pki.Admin.Groups})
 }
 
-// AWS is the cluster's account.
-func (c *Cluster) AWS() *awssim.Server { return c.account.sim }
+// AWS is the cluster's account. There is none on another kind of cloud.
+func (c *Cluster) AWS() *awssim.Server {
+	if a, ok := c.account.cloud.(*amazon); ok {
+		return a.sim
+	}
+	return nil
+}
+
+// Cloud is the cluster's cloud of another kind than AWS.
+func (c *Cluster) Cloud() cluster.Cloud {
+	if p, ok := c.account.cloud.(*places); ok {
+		return p.Cloud
+	}
+	return nil
+}
+
+// Missing returns an error that names what a cloud of another kind has not been told of a node's range for pods.
+func (c *Cluster) Missing(node, podCIDR string) error {
+	p, ok := c.account.cloud.(*places)
+	if !ok {
+		return errors.New("this is asked of the AWS account")
+	}
+	for _, h := range p.hosts {
+		if h.NodeName == node {
+			return p.Cloud.Missing(h, podCIDR)
+		}
+	}
+	return fmt.Errorf("%s has no machine of node %q", p.kind.Provider(), node)
+}
 
 // Kubelets are the flags of every machine's kubelet, by node.
 func (c *Cluster) Kubelets() map[string][]string { return c.account.kubelets() }

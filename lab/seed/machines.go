@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -188,9 +189,9 @@ func (c *Cluster) AddMachines(ctx context.Context, name string, replicas int) er
 			"rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)},
 		},
 		"template": map[string]any{
-			"metadata": map[string]any{"labels": map[string]any{"workerset": name}},
+			"metadata": map[string]any{"labels": map[string]any{"workerset": name}, "annotations": c.kubeletGates()},
 			"spec": map[string]any{
-				"providerSpec": map[string]any{"value": map[string]any{"cloudProvider": "aws"}},
+				"providerSpec": map[string]any{"value": map[string]any{"cloudProvider": c.provider()}},
 				"versions":     map[string]any{"kubelet": c.Version[1:]},
 			},
 		},
@@ -205,6 +206,20 @@ func (c *Cluster) AddMachines(ctx context.Context, name string, replicas int) er
 		return fmt.Errorf("creating MachineDeployment %q: %w", name, err)
 	}
 	return c.AwaitMachines(ctx, name, replicas)
+}
+
+// kubeletGates are the feature gates that kubelets with the in-tree provider need, as annotations of a template.
+func (c *Cluster) kubeletGates() map[string]any {
+	out := map[string]any{}
+	if c.Kind == nil || c.External {
+		return out
+	}
+	for _, gate := range strings.Split(c.Kind.Flags("kubelet")["feature-gates"], ",") {
+		if name, value, ok := strings.Cut(gate, "="); ok {
+			out[component.AnnotationGates+name] = value
+		}
+	}
+	return out
 }
 
 // AwaitMachines waits until a MachineDeployment is rolled out: every machine of its current template, none of another,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -188,7 +189,7 @@ func (c *Cluster) apiServer() part {
 			"--service-account-signing-key-file=" + pkiDir + "/sa.key",
 			"--service-cluster-ip-range=" + serviceCIDR,
 			"--endpoint-reconciler-type=none",
-		}, c.providerFlags()...),
+		}, append(c.providerFlags(), c.kindFlags(cluster.APIServer, map[string]string{})...)...),
 	}
 }
 
@@ -198,7 +199,26 @@ func (c *Cluster) providerFlags() []string {
 	if c.External {
 		return nil
 	}
-	return []string{"--cloud-provider", "aws", "--cloud-config", cloudConfig}
+	return []string{"--cloud-provider", c.provider(), "--cloud-config", cloudConfig}
+}
+
+// provider is the in-tree provider's name.
+func (c *Cluster) provider() string {
+	if c.Kind != nil {
+		return c.Kind.Provider()
+	}
+	return "aws"
+}
+
+// kindFlags are those that a kind of cloud has a component started with.
+func (c *Cluster) kindFlags(of string, flags map[string]string) (out []string) {
+	if c.Kind != nil && !c.External {
+		maps.Copy(flags, c.Kind.Flags(of))
+	}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		out = append(out, "--"+name+"="+flags[name])
+	}
+	return out
 }
 
 func (c *Cluster) controllerManager() part {
@@ -241,14 +261,18 @@ func (c *Cluster) controllerManager() part {
 			podCIDR,
 			"--service-cluster-ip-range",
 			serviceCIDR,
-			"--configure-cloud-routes=" + strconv.FormatBool(!c.NoRoutes),
 			"--flex-volume-plugin-dir=" + pkiDir + "/flex",
-		}, c.providerFlags()...),
+		}, append(c.kindFlags(cluster.ControllerManager, map[string]string{
+			"configure-cloud-routes": strconv.FormatBool(!c.NoRoutes),
+		}), c.providerFlags()...)...),
 	}
 }
 
 // cloudEnv is how a manager calls its cloud. The kubelet makes the access key the name of the pod, see accessKey.
 func (c *Cluster) cloudEnv() []corev1.EnvVar {
+	if c.Kind != nil {
+		return c.Kind.ManagerEnv(nil, cluster.ControllerManager, net.JoinHostPort(c.cloud, portAccount))
+	}
 	from := func(key string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{
 			SecretKeyRef: &corev1.SecretKeySelector{
@@ -338,7 +362,11 @@ func (c *Cluster) install(ctx context.Context, dir string) error {
 			return fmt.Errorf("creating Secret %q: %w", name, err)
 		}
 	}
-	config := cluster.CloudConfig("http://" + net.JoinHostPort(c.cloud, portAccount))
+	endpoint := net.JoinHostPort(c.cloud, portAccount)
+	config := cluster.CloudConfig("http://" + endpoint)
+	if c.Kind != nil {
+		config = c.Kind.Config(nil, endpoint)
+	}
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cloud-config"}, Data: map[string]string{"config": config}}
 	if _, err := c.seed.client.CoreV1().
 		ConfigMaps(c.Namespace).

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/csi"
 	"github.com/transplant-dev/transplant/lab/kubelet"
 )
@@ -36,7 +37,7 @@ func (c *Cluster) startHost(ctx context.Context, client kubernetes.Interface, o 
 	}
 	node := &csi.Node{
 		Client: client, Name: o.NodeName, HostDir: o.HostDir, Log: slog.New(c.seed.opts.Log.Handler()),
-		Device: func(volume string) error { return c.account.device(volume, o.HostDir) },
+		Device: func(volume string) error { return c.account.disks.device(c.AWS(), volume, o.HostDir) },
 	}
 	o.Pods = &kubelet.PodOptions{
 		Address: c.seed.net.pod, Program: c.program, Server: c.Server(), Variable: accessKey, Claims: node,
@@ -167,12 +168,12 @@ type disks struct {
 
 // device shows a volume that is attached to an instance in the /dev of the host, under the name that EC2's NVMe driver
 // and udev give it.
-func (a *account) device(volume, hostDir string) error {
-	v := a.sim.State().EC2.Volumes[volume]
+func (d *disks) device(sim *awssim.Server, volume, hostDir string) error {
+	v := sim.State().EC2.Volumes[volume]
 	if v == nil || v.Attachment == nil {
 		return fmt.Errorf("the account has not attached volume %q", volume)
 	}
-	loop, err := a.disks.loop(volume, int64(v.Size)<<30)
+	loop, err := d.loop(volume, int64(v.Size)<<30)
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,13 @@ package component
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // osm writes the kubelet's flags of each MachineDeployment into a Secret, when it sees its template for the first time.
@@ -22,17 +25,13 @@ func osm(ctx context.Context, args []string) error {
 		return err
 	}
 	serveHealth(s.health)
-	provider := "aws"
-	if s.external {
-		provider = "external"
-	}
 	repeat(ctx, func(ctx context.Context) error {
 		deployments, err := listSets(ctx, c.dyn, MachineDeployments)
 		if err != nil {
 			return err
 		}
 		for _, d := range deployments {
-			if err := render(ctx, c, d, "--cloud-provider="+provider); err != nil {
+			if err := render(ctx, c, d, d.kubeletFlags(s.external)); err != nil {
 				return err
 			}
 		}
@@ -62,4 +61,25 @@ func render(ctx context.Context, c clients, d *Set, flags string) error {
 		return fmt.Errorf("writing the settings of MachineDeployment %q: %w", d.Name, err)
 	}
 	return nil
+}
+
+// kubeletFlags are those of the template's machines: the provider of its cloud where kubelets are not external, and the
+// feature gates of its annotations.
+func (s *Set) kubeletFlags(external bool) string {
+	provider := "external"
+	if !external {
+		provider, _, _ = unstructured.NestedString(s.Template, "spec", "providerSpec", "value", "cloudProvider")
+	}
+	flags := []string{"--cloud-provider=" + provider}
+	annotations, _, _ := unstructured.NestedStringMap(s.Template, "metadata", "annotations")
+	var gates []string
+	for key, value := range annotations {
+		if gate, ok := strings.CutPrefix(key, AnnotationGates); ok {
+			gates = append(gates, gate+"="+value)
+		}
+	}
+	if slices.Sort(gates); len(gates) > 0 {
+		flags = append(flags, "--feature-gates="+strings.Join(gates, ","))
+	}
+	return strings.Join(flags, " ")
 }

@@ -34,9 +34,11 @@ const (
 // AnnotationExternal is what the webhook stamps on a new Machine: what the webhook was started with.
 const AnnotationExternal = "v1.kubelet-flags.machine-controller.kubermatic.io/ExternalCloudProvider"
 
+// AnnotationGates is the prefix of a feature gate of a Machine's kubelet.
+const AnnotationGates = "v1.kubelet-featuregates.machine-controller.kubermatic.io/"
+
 const (
 	annotationRevision = "machinedeployment.clusters.k8s.io/revision"
-	annotationGates    = "v1.kubelet-featuregates.machine-controller.kubermatic.io/"
 	annotationTemplate = "lab.transplant.dev/template"
 	labelTemplate      = "machine-template-hash"
 	finalizerMachine   = "machine-delete-finalizer"

@@ -71,10 +71,10 @@ func (s *settings) stamp(raw []byte) ([]byte, error) {
 		annotations = map[string]string{}
 	}
 	annotations[AnnotationExternal] = fmt.Sprint(s.external)
-	annotations[annotationGates+"RotateKubeletServerCertificate"] = "true"
+	annotations[AnnotationGates+"RotateKubeletServerCertificate"] = "true"
 	for _, gate := range strings.Split(s.featureGate, ",") {
 		if name, value, ok := strings.Cut(gate, "="); ok {
-			annotations[annotationGates+name] = value
+			annotations[AnnotationGates+name] = value
 		}
 	}
 	return json.Marshal([]map[string]any{{"op": "add", "path": "/metadata/annotations", "value": annotations}})
