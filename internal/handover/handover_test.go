@@ -99,7 +99,7 @@ func TestAHolderOfARandomNameIsReleasedThoughItsSuccessorRunsAlready(t *testing.
 		"cp-1_4b1ffe2c-1f8f-4e5d-9d2a-0c9f0e9b7a11": true,
 		"cp-1_4b1ffe2c-1f8f-1e5d-9d2a-0c9f0e9b7a11": false, // of the time and the network card, which are the same again
 		"4b1ffe2c1f8f4e5d9d2a0c9f0e9b7a11":          false,
-		"cp-1_ccm": false,
+		"cp-1_ccm":                                  false,
 	} {
 		w := newWorld(t)
 		l := w.lease(t)
