@@ -54,12 +54,7 @@ func TestTheOwnersAreAskedOfTheHostsThatTookTheOthersPlace(t *testing.T) {
 	if why := owners(nil); why != "" {
 		t.Errorf("it was taken down as the plan has it: %q", why)
 	}
-	w.api.Put(t, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: component.CCM + "-node-cp-3", Namespace: component.Namespace, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"},
-		},
-		Spec: corev1.PodSpec{NodeName: "node-cp-3", Containers: []corev1.Container{{Name: component.CCM, Command: []string{"/" + component.CCM}}}},
-	})
+	w.api.Put(t, mirrorOn("node-cp-3"))
 	if why := owners(nil); why != "" {
 		t.Errorf("a pod of a node that is not of the control plane: %q", why)
 	}
@@ -69,6 +64,16 @@ func TestTheOwnersAreAskedOfTheHostsThatTookTheOthersPlace(t *testing.T) {
 		t.Errorf("a manager that was not asked may run the loops: %v", err)
 	}
 
+	w.api.Delete("/api/v1/nodes/node-cp-3")
+	w.api.Put(t, mirrorOn("node-cp-1"))
+	e = w.engine(func(o *step.Options) {
+		o.Hosts = slices.DeleteFunc(slices.Clone(o.Hosts), func(h hostaccess.Host) bool { return h.Name() == "cp-1" })
+		o.Before = &v1.Snapshot{Hosts: []v1.Host{{Name: "cp-1", NodeName: "node-cp-1", ControlPlane: true}}}
+	})
+	e.env.Plan = p
+	if why := owners(nil); why != "" {
+		t.Errorf("of nodes that are gone, pods are left: %q", why)
+	}
 	e = w.engine(func(o *step.Options) { o.Hosts = nil })
 	e.env.Plan = p
 	expect := map[string]string{"service": component.CCM}
@@ -78,6 +83,16 @@ func TestTheOwnersAreAskedOfTheHostsThatTookTheOthersPlace(t *testing.T) {
 	p.Options.ReplaceHosts = false
 	if why := owners(expect); !strings.Contains(why, "no manager runs loop service") {
 		t.Errorf("a plan that edits hosts asks them: %q", why)
+	}
+}
+
+// mirrorOn is the pod of a cloud-controller-manager that a kubelet shows.
+func mirrorOn(node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: component.CCM + "-" + node, Namespace: component.Namespace, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: component.CCM, Command: []string{"/" + component.CCM}}}},
 	}
 }
 

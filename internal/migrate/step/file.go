@@ -97,16 +97,7 @@ func (e *Env) ControlPlaneNodes(ctx context.Context) (func(node string) string, 
 	for _, h := range trust.BeforeHosts(e.Before) {
 		known[h.NodeName] = known[h.NodeName] || h.ControlPlane
 	}
-	why, err := controlPlane(e).Nodes(ctx, e.Kube)
-	if err != nil {
-		return nil, err
-	}
-	return func(node string) string {
-		if known[node] {
-			return ""
-		}
-		return why(node)
-	}, nil
+	return controlPlane(e).Nodes(ctx, e.Kube, known)
 }
 
 // roleOf is the label of the control plane by which a DaemonSet that a step makes finds its hosts; empty for none. A

@@ -99,8 +99,12 @@ func (c ControlPlane) JudgeLabelled(
 
 // Nodes asks the API which Nodes are of the control plane, and returns what says why one is not; empty where it is. The
 // label is enough where no Node has an address that the API servers announce. A Node that has just joined was named by
-// no operator yet.
-func (c ControlPlane) Nodes(ctx context.Context, kube kubernetes.Interface) (func(node string) string, error) {
+// no operator yet. Those of known need no label.
+func (c ControlPlane) Nodes(
+	ctx context.Context,
+	kube kubernetes.Interface,
+	known map[string]bool,
+) (func(node string) string, error) {
 	nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing the Nodes: %w", err)
@@ -114,8 +118,12 @@ func (c ControlPlane) Nodes(ctx context.Context, kube kubernetes.Interface) (fun
 		labelled[n.Name] = component.HasControlPlaneRole(n.Labels)
 	}
 	return func(node string) string {
-		switch {
-		case !labelled[node]:
+		switch isLabelled, exists := labelled[node]; {
+		case !exists: // its pods stay for a while
+			return "does not count: its Node is gone"
+		case known[node]:
+			return ""
+		case !isLabelled:
 			return "does not count: " + hostproof.Unlabelled(node)
 		case e.Judge(node) == hostproof.LabelAlone:
 			return ""
