@@ -304,6 +304,22 @@ func TestTheWayBackOfReplacedHosts(t *testing.T) {
 	}
 }
 
+// A host is taken down, and a rollback is planned before kube-controller-manager has collected its pods.
+func TestAHostThatWasTakenDownIsNotCountedOnTheWayBack(t *testing.T) {
+	p := mustMake(t, aws26HA(), v1.Options{ReplaceHosts: true, TargetVersion: "1.27"})
+	now := afterReplacement(aws26HA())
+	left := aws26HA().Hosts[0]
+	left.Name, left.NodeName, left.APIOnly = "node-that-left", "node-that-left", true
+	now.Hosts = append(now.Hosts, left)
+	if s := find(t, rolledBackFrom(t, p, now), "undo/await/in/1"); s.Await.Nodes != 1 {
+		t.Errorf("it waits for %d nodes of the old version, and there is one", s.Await.Nodes)
+	}
+	now.Nodes = append(now.Nodes, v1.Node{Name: "node-that-left"})
+	if s := find(t, rolledBackFrom(t, p, now), "undo/await/in/1"); s.Await.Nodes != 2 {
+		t.Errorf("it waits for %d nodes of the old version, and one is there still", s.Await.Nodes)
+	}
+}
+
 func TestReplacementsThatAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -56,6 +56,12 @@ func APIPort(h v1.Host) string {
 	return component.PortKAS
 }
 
+// IsGone reports whether all that is left of a host are pods of a Node that is gone. kube-controller-manager collects
+// them after a while.
+func IsGone(snap *v1.Snapshot, h v1.Host) bool {
+	return h.APIOnly && !slices.ContainsFunc(snap.Nodes, func(n v1.Node) bool { return n.Name == h.NodeName })
+}
+
 // ControlPlaneHosts returns the hosts that run a kube-controller-manager, the owner of the loops last, and says what
 // keeps a plan from being made.
 func ControlPlaneHosts(snap *v1.Snapshot, provider string) ([]v1.Host, error) {

@@ -83,7 +83,7 @@ func (r *replacement) findNodes() error {
 	var errs []error
 	for _, h := range r.draft.Snapshot.Hosts {
 		m := clusterview.FindComponent(h, component.KCM)
-		if !h.ControlPlane || m == nil {
+		if !h.ControlPlane || m == nil || clusterview.IsGone(r.draft.Snapshot, h) {
 			continue
 		}
 		if m.Flags["cloud-provider"] == "" || m.Flags["cloud-provider"] == "external" {

@@ -110,7 +110,7 @@ func (r *rollback) splitHosts() (old, external []v1.Host) {
 	for _, h := range r.draft.Snapshot.Hosts {
 		m := clusterview.FindComponent(h, component.KCM)
 		switch {
-		case !h.ControlPlane || m == nil:
+		case !h.ControlPlane || m == nil || clusterview.IsGone(r.draft.Snapshot, h):
 		case m.Flags["cloud-provider"] == r.provider():
 			old = append(old, h)
 		default:
