@@ -210,8 +210,8 @@ var routeRules = []ruleCase{
 		name: "F28: the cloud allocates on GCE, in a seed",
 		code: "IPAM-001",
 		base: gceCluster,
-		want: fails,
-		says: []string{"no plan moves node IPAM in a seed", "--cidr-allocator-type=CloudAllocator in a seed"},
+		want: warn,
+		says: []string{"node IPAM moves with the other loops", "--cidr-allocator-type=CloudAllocator"},
 		change: func(s *v1.Snapshot) {
 			kcmFlags(map[string]string{"cidr-allocator-type": "CloudAllocator"})(s)
 			s.Cluster.Seed = "cluster-x"

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
@@ -179,18 +180,87 @@ func TestNodeIPAMMovesWithReplacedHosts(t *testing.T) {
 	}
 }
 
-func TestPodCIDRsFromTheCloudAreNotMigratedInASeed(t *testing.T) {
-	for part, strategy := range map[string]string{v1.PartHandover: planstep.LeaderMigration, v1.PartFinish: ""} {
-		s := seeded(2)
-		s.Hosted[1].Flags["cidr-allocator-type"] = component.CloudAllocator
-		_, err := Make(s, v1.Options{Image: seedImage, Part: part, Strategy: strategy}, nil, now)
-		for _, want := range []string{
-			"in a seed no plan moves node IPAM", "--cidr-allocator-type=RangeAllocator", "--configure-cloud-routes=true", "--cluster-cidr around all pod CIDRs",
-		} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("part %s: the error does not say %q: %v", part, want, err)
+// allocatingSeed is a control plane in a seed whose pods say that they run node IPAM, too.
+func allocatingSeed(replicas int32) *v1.Snapshot {
+	s := seeded(replicas)
+	s.Managers[0].Loops = append(s.Managers[0].Loops, "nodeipam")
+	return s
+}
+
+// aliasedSeed is one whose nodes have pod CIDRs of GCE.
+func aliasedSeed(replicas int32) *v1.Snapshot {
+	s := allocatingSeed(replicas)
+	s.Cluster.Provider, s.Nodes[0].ProviderID = "gce", "gce://project/eu-1a/n1"
+	for i := range s.Hosted {
+		s.Hosted[i].Flags["cloud-provider"] = "gce"
+		s.Hosted[i].Command = []string{s.Hosted[i].Name, "--cloud-provider=gce"}
+	}
+	s.Hosted[1].CloudConfig.Provider, s.Hosted[1].Flags["cidr-allocator-type"] = "gce", component.CloudAllocator
+	return s
+}
+
+func TestNodeIPAMMovesInASeedToo(t *testing.T) {
+	off := "*,bootstrapsigner,tokencleaner,-service,-route,-cloud-node-lifecycle,-nodeipam"
+	for name, c := range map[string]struct {
+		snap     *v1.Snapshot
+		options  v1.Options
+		strategy string
+	}{
+		"pod CIDRs from the cloud":              {aliasedSeed(2), v1.Options{Image: cloudprovider.Own}, planstep.LeaderMigration},
+		"pod CIDRs from the cloud, one replica": {aliasedSeed(1), v1.Options{Image: cloudprovider.Own}, planstep.Downtime},
+		"asked for":                             {allocatingSeed(2), v1.Options{Image: cloudprovider.Own, NodeIPAM: v1.IPAMMove}, planstep.LeaderMigration},
+	} {
+		p := mustMake(t, c.snap, c.options)
+		if p.Strategy != c.strategy {
+			t.Errorf("%s: the strategy is %s", name, p.Strategy)
+		}
+		s := find(t, p, "loops-off/"+component.KCM)
+		if !planstep.SetsFlag(*s, "controllers", off) || s.Expect["nodeipam"] == component.KCM {
+			t.Errorf("%s: the in-tree manager would go on with node IPAM: %v, %v", name, s.Edits, s.Expect)
+		}
+		manager := find(t, p, "start/"+component.CCM).Object
+		for _, want := range []string{"--controllers=*,node-ipam-controller", "--allocate-node-cidrs=true"} {
+			if !strings.Contains(manager, want) {
+				t.Errorf("%s: the new manager is started without %s: %s", name, want, manager)
 			}
 		}
+		if have := c.snap.Hosted[1].Flags["cidr-allocator-type"]; have != "" && !strings.Contains(manager, "--cidr-allocator-type="+have) {
+			t.Errorf("%s: the new manager would give out other pod CIDRs: %s", name, manager)
+		}
+		if owners := find(t, p, "verify/handed-over").Expect; owners["nodeipam"] != component.CCM {
+			t.Errorf("%s: the owners in the end are %v", name, owners)
+		}
+		if c.strategy != planstep.LeaderMigration {
+			continue
+		}
+		configs := manifests(p)
+		if !strings.Contains(configs, "name: nodeipam\\n") || !strings.Contains(configs, "name: node-ipam-controller\\n") {
+			t.Errorf("%s: node IPAM would run outside of the migration lease: %s", name, configs)
+		}
+		if owners := find(t, p, "leader-migration/"+component.KCM).Expect; owners["nodeipam"] != component.KCM {
+			t.Errorf("%s: under the migration lease, the owners are %v", name, owners)
+		}
+	}
+	if stays := mustMake(t, seeded(2), v1.Options{Image: seedImage}); strings.Contains(manifests(stays), "nodeipam") {
+		t.Error("node IPAM moves, and nothing asks for that")
+	}
+}
+
+func TestTheProviderStaysInASeedAsLongAsItGivesOutPodCIDRs(t *testing.T) {
+	finish := v1.Options{Image: cloudprovider.Own, Part: v1.PartFinish}
+	s := aliasedSeed(2)
+	_, err := Make(s, finish, nil, now)
+	if err == nil || !strings.Contains(err.Error(), "--cidr-allocator-type=CloudAllocator") || !strings.Contains(err.Error(), "plan the handover first") {
+		t.Errorf("the error is %v", err)
+	}
+	s.Hosted[1].Flags["controllers"] = "*,-service,-route,-cloud-node-lifecycle,-nodeipam"
+	s.Hosted = append(s.Hosted, v1.Component{
+		Name: component.CCM, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/gce-cloud-controller-manager", SHA256: "m", Replicas: ptr.To[int32](2),
+		Flags: map[string]string{"cloud-provider": "gce"},
+	})
+	edits := find(t, mustMake(t, s, finish), "external/"+component.KCM).Edits
+	if !slices.Contains(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "cidr-allocator-type"}) {
+		t.Errorf("an external manager would have the allocator of a cloud: %v", edits)
 	}
 }
 
@@ -215,8 +285,8 @@ func TestNodeIPAMThatCannotMoveIsRefused(t *testing.T) {
 		options v1.Options
 		want    string
 	}{
-		"in a seed":                 {seeded(2), move, "--node-ipam=move is not supported for a control plane in a seed"},
-		"in a seed, at the end":     {seeded(2), v1.Options{NodeIPAM: v1.IPAMMove, Part: v1.PartFinish}, "--node-ipam=move is not supported for a control plane in a seed"},
+		"in a seed, at the end":     {seeded(2), v1.Options{NodeIPAM: v1.IPAMMove, Part: v1.PartFinish}, "node IPAM moves with the handover alone"},
+		"in a seed, without":        {seeded(2), v1.Options{NodeIPAM: v1.IPAMMove, Image: seedImage}, "node IPAM cannot move"},
 		"none runs":                 {none(aws26HA()), move, "gives out no pod CIDRs"},
 		"none runs in a Deployment": {deployedCluster(), move, "gives out no pod CIDRs"},
 		"none runs on replaced":     {none(aws26HA()), v1.Options{NodeIPAM: v1.IPAMMove, ReplaceHosts: true, TargetVersion: "v1.27.0"}, "gives out no pod CIDRs"},

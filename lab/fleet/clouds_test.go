@@ -41,6 +41,9 @@ func TestUserClustersOfOtherCloudsAreMigrated(t *testing.T) {
 			must(t, seed.Await(ctx, "load balancers and ranges for pods", func(ctx context.Context) error { return served(ctx, c) }))
 			before, old := addresses(ctx, t, c), nodes(ctx, t, c)
 			o, err := w.Create(ctx, kv1.GroupName, of.name, map[string]any{
+				// Google's driver needs a key of a service account, and this control plane has the tokens of a metadata server.
+				"disableCsiDriver": of.provider == "gcp",
+
 				"cloud":    map[string]any{"dc": "lab", "providerName": of.provider},
 				"features": map[string]any{kv1.FeatureExternalCloudProvider: false},
 			})

@@ -40,15 +40,13 @@ var ipamByCloud = rule.Check{
 		case len(allocators) == 0:
 			return findings.Skip("no kube-controller-manager allocates pod CIDRs")
 		}
-		var moves, seeds, never findings.Problems
+		var moves, never findings.Problems
 		known, _ := cloudprovider.Lookup(f.CloudName())
 		for _, p := range allocators {
 			switch kind := p.Flag("cidr-allocator-type", component.RangeAllocator); {
 			case kind == component.RangeAllocator:
-			case kind == component.CloudAllocator && slices.Contains(known.Allocators, kind) && f.Cluster.Seed == "":
-				moves.Add(p.String(), "%s: --cidr-allocator-type=%s", p, kind)
 			case kind == component.CloudAllocator && slices.Contains(known.Allocators, kind):
-				seeds.Add(p.String(), "%s: --cidr-allocator-type=%s in a seed", p, kind)
+				moves.Add(p.String(), "%s: --cidr-allocator-type=%s", p, kind)
 			default:
 				never.Add(
 					p.String(),
@@ -68,13 +66,6 @@ var ipamByCloud = rule.Check{
 					"%s pod CIDRs in a way that no external manager can take over",
 					findings.Counting(len(never), component.KCM, "allocates", "allocate"),
 				),
-				expected,
-				source,
-				"transplant explain IPAM-001",
-			)
-		case !seeds.Empty():
-			return findings.With(
-				seeds.Finding(v1.Fail, "pod CIDRs come from the cloud, and no plan moves node IPAM in a seed"),
 				expected,
 				source,
 				"transplant explain IPAM-001",

@@ -77,6 +77,9 @@ func removeProvider(d *draft.Draft, m *v1.Component) {
 		edits = append(
 			edits,
 			flagvalue.EditGates(m.Flags[flagvalue.FlagFeatureGates], component.KCM, d.KCMMinor, unregisterGates(d, m))...)
+		if a := m.Flags["cidr-allocator-type"]; a != "" && a != component.RangeAllocator { // its node IPAM has moved
+			edits = append(edits, v1.Edit{Op: v1.EditUnsetFlag, Name: "cidr-allocator-type"})
+		}
 		now := *m
 		editWorkload(d, &now, v1.Step{
 			ID:     "external/" + component.KCM + "@" + m.Manifest,

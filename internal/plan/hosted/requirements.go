@@ -8,9 +8,11 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/external"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -62,31 +64,43 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 			),
 		)
 	}
-	if m.Flags["cidr-allocator-type"] == component.CloudAllocator {
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), and in a seed no plan moves node IPAM: first run it with --cidr-allocator-type=%s, --configure-cloud-routes=true, and a --cluster-cidr around all pod CIDRs",
-				m.Manifest,
-				component.CloudAllocator,
-				component.RangeAllocator,
-			),
+	if d.Options.Part == v1.PartFinish {
+		return errors.Join(append(errs, checkIPAMHasMoved(d, m))...)
+	}
+	errs = append(errs, chooseNodeIPAM(d, m)...)
+	return errors.Join(append(errs, checkHandover(d, m))...)
+}
+
+// chooseNodeIPAM decides whether node IPAM moves: where it takes pod CIDRs from the cloud, and where that is asked for.
+// Elsewhere it stays, and needs no word.
+func chooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
+	if m.Flags["cidr-allocator-type"] == "" && d.Options.NodeIPAM == "" {
+		return nil
+	}
+	return external.ChooseNodeIPAM(d, m)
+}
+
+// checkIPAMHasMoved refuses to take the provider from a manager that gives out pod CIDRs with it: the loop would start
+// no longer. It refuses a move that the handover has not made, too.
+func checkIPAMHasMoved(d *draft.Draft, m *v1.Component) error {
+	if m.Flags["allocate-node-cidrs"] != "true" || flagvalue.IsLoopDisabled(m.Flags["controllers"], clusterview.NodeIPAM) {
+		return nil
+	}
+	switch allocator := m.Flags["cidr-allocator-type"]; {
+	case allocator != "" && allocator != component.RangeAllocator:
+		return fmt.Errorf(
+			"%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), and could not without its provider: plan the handover first, which moves node IPAM",
+			m.Manifest,
+			allocator,
+		)
+	case d.Options.NodeIPAM == v1.IPAMMove:
+		return fmt.Errorf(
+			"--node-ipam=%s: node IPAM moves with the handover alone, and %s has it since; leave the option out",
+			v1.IPAMMove,
+			m.Manifest,
 		)
 	}
-	if d.Options.NodeIPAM == v1.IPAMMove {
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"--node-ipam=%s is not supported for a control plane in a seed; %s keeps its provider until its machines are replaced, and always gives out pod CIDRs; leave the option out",
-				v1.IPAMMove,
-				m.Manifest,
-			),
-		)
-	}
-	if d.Options.Part != v1.PartFinish {
-		errs = append(errs, checkHandover(d, m))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // checkHandover says what keeps the loops from being handed over, next to what keeps any part from being planned.
@@ -163,7 +177,7 @@ func runningLoops(d *draft.Draft) []string {
 	)
 	byFlags := !asked && catalogue.ShowsLoops(component.KCM, d.KCMMinor)
 	var out []string
-	for _, l := range clusterview.CloudLoops {
+	for _, l := range d.MovedLoops() {
 		if byFlags && !flagvalue.IsLoopDisabled(clusterview.FindHosted(d.Snapshot, component.KCM).Flags["controllers"], l) {
 			out = append(out, string(l))
 		}
@@ -179,7 +193,11 @@ func runningLoops(d *draft.Draft) []string {
 // expectedLoops are the loops that a manager of this cluster runs.
 func expectedLoops(d *draft.Draft) []string {
 	m := clusterview.FindHosted(d.Snapshot, component.KCM)
-	return clusterview.ExpectedLoops(d.Provider.Name, m.Flags, m.CloudConfig)
+	out := clusterview.ExpectedLoops(d.Provider.Name, m.Flags, m.CloudConfig)
+	if d.MoveIPAM {
+		out = append(out, string(controllernames.NodeIPAM))
+	}
+	return out
 }
 
 // checkInstall says what keeps a first cloud-controller-manager from being planned.

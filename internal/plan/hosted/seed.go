@@ -93,7 +93,7 @@ func enableLeaderMigration(d *draft.Draft, m *v1.Component) {
 // switchLoopsOff removes the cloud loops from the kube-controller-manager and has it proven.
 func switchLoopsOff(d *draft.Draft, m *v1.Component) {
 	list := m.Flags["controllers"]
-	for _, l := range clusterview.CloudLoops {
+	for _, l := range d.MovedLoops() {
 		list = flagvalue.DisableLoop(list, controllernames.Name(controllernames.KubeControllerManager, d.KCMMinor, l), l)
 	}
 	s := v1.Step{

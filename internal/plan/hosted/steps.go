@@ -6,6 +6,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
@@ -18,9 +19,18 @@ func expectOwners(d *draft.Draft, in map[string]string) map[string]string {
 	if !d.ReportsLoops() {
 		return nil
 	}
+	return ofLoops(expectedLoops(d), in)
+}
+
+// ofLoops takes these loops of owners. Node IPAM, where it moves, has the owner of the others.
+func ofLoops(loops []string, in map[string]string) map[string]string {
 	out := map[string]string{}
-	for _, l := range expectedLoops(d) {
-		out[l] = in[l]
+	for _, l := range loops {
+		owner, ok := in[l]
+		if !ok {
+			owner = in[string(controllernames.NodeLifecycle)]
+		}
+		out[l] = owner
 	}
 	return out
 }
@@ -30,7 +40,11 @@ func expectNowhere(d *draft.Draft, manager string) map[string]string {
 	if !catalogue.ShowsLoops(component.KCM, d.KCMMinor) {
 		return nil
 	}
-	return draft.OwnedBy(v1.NotIn(manager))
+	loops := make([]string, 0, len(d.MovedLoops()))
+	for _, l := range d.MovedLoops() {
+		loops = append(loops, string(l))
+	}
+	return ofLoops(loops, draft.OwnedBy(v1.NotIn(manager)))
 }
 
 func seedRef(d *draft.Draft, kind, name string) string {
