@@ -89,11 +89,7 @@ func newRollback(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// Words of --slo.
-const (
-	sloPause = "pause"
-	sloOff   = "off"
-)
+const sloPause = "pause" // a word of --slo
 
 // objectivesFlag is --slo.
 type objectivesFlag struct {
@@ -109,13 +105,13 @@ func (f *objectivesFlag) Set(s string) error {
 	if err := f.Format.Set(s); err != nil {
 		return err
 	}
-	*f.ignore = f.Value == sloOff
+	*f.ignore = f.Value == console.ObjectivesOff
 	return nil
 }
 
 // addObjectivesFlag says what a breach of the objectives does to the run.
 func addObjectivesFlag(f *run.Options, cmd *cobra.Command) {
-	words := []string{sloPause, sloOff}
+	words := []string{sloPause, console.ObjectivesOff}
 	value := &objectivesFlag{printer.Format{Value: sloPause, Allowed: words}, &f.IgnoreObjectives}
 	cmd.Flags().
 		Var(value, "slo", "pause: the run waits when load balancers begin to fail, or node syncs do (objectives of KEP-2395); off: it only says so")

@@ -57,7 +57,7 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 		{"check --seed-namespace=cluster-x --shape=daemonset --cloud=aws", "--cloud, --shape would have no effect: the control plane runs as Deployments in a seed"},
 		{"check --seed-namespace=cluster-x --from-snapshot=x.yaml --prove --cloud=aws", "--cloud, --from-snapshot, --prove would have no effect"},
 		{"plan --seed-namespace=cluster-x --out=p.yaml --until=verify", "--out, --until would have no effect"},
-		{"plan --seed-namespace=cluster-x --node-ipam=move --target-version=v1.27.4 --replace-hosts", "--node-ipam, --replace-hosts, --target-version would have no effect"},
+		{"plan --seed-namespace=cluster-x --node-ipam=move --target-version=v1.27.4 --replace-hosts", "--replace-hosts, --target-version would have no effect"},
 		{"apply --seed-namespace=cluster-x --probe --max-unavailable=3 --host-access=none", "--host-access, --max-unavailable, --probe would have no effect"},
 		{"rollback --seed-namespace=cluster-x --without-host=a", "--without-host would have no effect"},
 		{"status --seed-namespace=cluster-x --details=nodes", "--details would have no effect"},

@@ -35,21 +35,30 @@ type survey struct {
 // Owners asks every manager's pod, and the leases. It takes no snapshot. Its error says that the pods could not be
 // listed; what else could not be looked at is in Unknown.
 func (p *Plane) Owners(ctx context.Context) (Owners, error) {
-	s := survey{plane: p, found: Owners{Time: p.clock().Now().UTC(), Loops: map[string]Owner{}}}
+	s, pods, err := p.newSurvey(ctx)
+	if err != nil {
+		return s.found, err
+	}
+	s.askManagers(ctx)
+	s.readLeases(ctx)
+	s.readConfigs(ctx, pods)
+	s.nameOwners()
+	return s.found, nil
+}
+
+// newSurvey begins a look with the pods of managers that run. It returns all pods of the namespace, too.
+func (p *Plane) newSurvey(ctx context.Context) (*survey, []corev1.Pod, error) {
+	s := &survey{plane: p, found: Owners{Time: p.clock().Now().UTC(), Loops: map[string]Owner{}}}
 	pods, err := p.Seed.Kube.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return s.found, fmt.Errorf("listing the pods of namespace %s in the seed: %w", p.Namespace, err)
+		return s, nil, fmt.Errorf("listing the pods of namespace %s in the seed: %w", p.Namespace, err)
 	}
 	for _, m := range workloads.SeedPods(pods.Items, component.KCM, component.CCM) {
 		if !m.Ended && (m.Container != "" || m.Running) {
 			s.pods = append(s.pods, m)
 		}
 	}
-	s.askManagers(ctx)
-	s.readLeases(ctx)
-	s.readConfigs(ctx, pods.Items)
-	s.nameOwners()
-	return s.found, nil
+	return s, pods.Items, nil
 }
 
 // askManagers asks every manager which loops it runs.

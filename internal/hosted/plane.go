@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -80,6 +81,10 @@ type Plane struct {
 	Progress *collect.Progress
 	// Tell receives for how long another holder's lock is observed; nil without a receiver.
 	Tell func(string)
+	// Objectives are those of KEP-2395, which Run and Rollback judge and are paused by; nil where none are judged.
+	// IgnoreObjectives has them counted alone.
+	Objectives       *objectives.Watch
+	IgnoreObjectives bool
 	// ToolVersion stands in snapshots and plans.
 	ToolVersion string
 	// Memory bounds, in bytes, what a run keeps of the cluster: the snapshot, and the journal. The usual bound, for the

@@ -65,8 +65,8 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop 
 		if err := p.pinned(made); err != nil {
 			return err
 		}
-		if err := p.engine(j, before, tellOfProgress(j.Doc().Run, tell, publish)).Run(ctx, made, stop); err != nil {
-			return cause(ctx, err)
+		if err := p.carryOut(ctx, j, made, before, tell, publish, stop); err != nil {
+			return err
 		}
 		if err := p.endRun(ctx, j, v1.RunApplied); err != nil || part != Finish {
 			return err
@@ -216,8 +216,8 @@ func (p *Plane) Rollback(ctx context.Context, tell func(step.Event), stop <-chan
 		if err != nil {
 			return err
 		}
-		if err := p.engine(j, before, tellOfProgress(doc.Run, tell, publish)).Run(ctx, back, stop); err != nil {
-			return cause(ctx, err)
+		if err := p.carryOut(ctx, j, back, before, tell, publish, stop); err != nil {
+			return err
 		}
 		return errors.Join(p.endRun(ctx, j, v1.RunRolledBack), p.forget(ctx, Handover))
 	})
@@ -375,6 +375,9 @@ func (p *Plane) endRun(ctx context.Context, j *journal.Journal, phase string) er
 
 // cause adds why a run's context ended: a lost lock reads otherwise than an operator that stops.
 func cause(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
 	if c := context.Cause(ctx); c != nil && !errors.Is(err, c) {
 		return fmt.Errorf("%w: %w", c, err)
 	}
@@ -416,8 +419,25 @@ func (p *Plane) home(part Part) journal.ObjectLocation {
 	return h
 }
 
-func (p *Plane) engine(j *journal.Journal, before *v1.Snapshot, tell func(step.Event)) *migrate.Engine {
-	return migrate.New(p.engineOptions(before, tell), j)
+// carryOut executes a plan, and reports progress to the caller and to readers of the lock.
+func (p *Plane) carryOut(
+	ctx context.Context,
+	j *journal.Journal,
+	made *v1.Plan,
+	before *v1.Snapshot,
+	tell func(step.Event),
+	publish func(string),
+	stop <-chan struct{},
+) error {
+	progress := lock.NewProgress(j.Doc().Run, publish)
+	defer p.judge(ctx, progress)()
+	tellBoth := func(e step.Event) {
+		progress.Saw(e)
+		if tell != nil {
+			tell(e)
+		}
+	}
+	return cause(ctx, migrate.New(p.engineOptions(before, tellBoth), j).Run(ctx, made, stop))
 }
 
 func (p *Plane) engineOptions(before *v1.Snapshot, tell func(step.Event)) step.Options {
@@ -425,17 +445,7 @@ func (p *Plane) engineOptions(before *v1.Snapshot, tell func(step.Event)) step.O
 		Kube: p.User.Kube, Dynamic: p.User.Dynamic,
 		Seed:   &step.Seed{Kube: p.Seed.Kube, Dynamic: p.Seed.Dynamic, Namespace: p.Namespace},
 		Scrape: p.scrape, ToolVersion: p.ToolVersion, Before: before, Tell: tell, Clock: p.clock(), Hook: p.Hook,
-	}
-}
-
-// tellOfProgress reports progress to the caller, and to readers of the lock.
-func tellOfProgress(run string, tell func(step.Event), publish func(string)) func(step.Event) {
-	progress := lock.NewProgress(run, publish)
-	return func(e step.Event) {
-		progress.Saw(e)
-		if tell != nil {
-			tell(e)
-		}
+		Objectives: p.judged(),
 	}
 }
 

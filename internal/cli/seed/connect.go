@@ -257,6 +257,7 @@ func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
 		Env:         list("ccm-env"),
 		LeaseName:   text("lease-name"),
 		ClusterName: text("cluster-name"),
+		NodeIPAM:    text("node-ipam"),
 	}, accept
 }
 
@@ -264,12 +265,12 @@ func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
 // answers look.
 var hostedFlags = map[string][]string{
 	"check": {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "wait", "output"},
-	"plan":  {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "output"},
+	"plan":  {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "node-ipam", "accept", "output"},
 	"apply": {
-		"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock",
-		"plan-sha256", "output",
+		"strategy", "image", "ccm-env", "lease-name", "cluster-name", "node-ipam", "accept", "yes", "dry-run",
+		"steal-lock", "plan-sha256", "slo", "output",
 	},
-	"rollback": {"yes", "dry-run", "steal-lock", "plan-sha256", "output"},
+	"rollback": {"yes", "dry-run", "steal-lock", "plan-sha256", "slo", "output"},
 	"status":   {"watch", "output"},
 	"timeline": {"watch", "since", "output"},
 	"renew":    {"all", "output"},

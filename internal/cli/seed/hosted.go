@@ -132,7 +132,10 @@ func Rollback(ctx context.Context, h *Command) error {
 }
 
 func (h *Command) options() run.Options {
-	o := run.Options{Yes: console.BoolFlag(h.cmd, "yes")}
+	o := run.Options{
+		Yes:              console.BoolFlag(h.cmd, "yes"),
+		IgnoreObjectives: h.cmd.Flag("slo").Value.String() == console.ObjectivesOff,
+	}
 	o.DryRun, o.AskServer = console.DryRunOf(h.cmd)
 	return o
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -113,6 +114,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		}
 	}
 	m.Plane.Ledger = approvalLedger{m}
+	m.Plane.IgnoreObjectives = o.IgnoreObjectives
 	return m.runInterruptibly(ctx, func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
 		return m.Plane.Run(ctx, m.Part, tell, stop)
 	})
@@ -212,6 +214,7 @@ func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
 		m.Plane.Pinned = hosted.Sum(p.Steps)
 	}
 	m.Plane.Ledger = SeenPlan{Plan: &doc.Plan}
+	m.Plane.IgnoreObjectives = o.IgnoreObjectives
 	return m.runInterruptibly(ctx, m.Plane.Rollback)
 }
 
@@ -224,6 +227,7 @@ func (m *Migration) runInterruptibly(
 	defer done()
 	heart := run.Heartbeat{Said: map[string]time.Time{}}
 	started := client.Now()
+	m.Plane.Objectives = objectives.NewWatch(started)
 	hide := m.showGathering() // the clusters are looked at once more before the first step
 	defer hide()
 	err := do(hard, func(e step.Event) {
@@ -241,6 +245,7 @@ func (m *Migration) runInterruptibly(
 		}
 		return err
 	}
+	run.NarrateObjectives(m.Client, m.Plane.Objectives)
 	m.Client.Narrate("done in %s", client.Now().Sub(started).Round(time.Second))
 	return nil
 }

@@ -133,7 +133,7 @@ func execute(
 		SuggestBundle(c, err, "")
 		return err
 	}
-	narrateObjectives(c, watch)
+	NarrateObjectives(c, watch)
 	if rest := remainingPlan(p, j.Doc()); len(rest.Steps) > 0 {
 		noteEnding(ctx, c, doc.Run, &pause.Ending{Step: p.Steps[of.steps-1].ID})
 		c.Narrate(
@@ -168,8 +168,8 @@ func (o Options) judged(watch *objectives.Watch) *objectives.Watch {
 	return watch
 }
 
-// narrateObjectives says how the objectives stood during a run that has ended.
-func narrateObjectives(c *client.Client, watch *objectives.Watch) {
+// NarrateObjectives says how the objectives stood during a run that has ended.
+func NarrateObjectives(c *client.Client, watch *objectives.Watch) {
 	if words := watch.Words(); words != "" {
 		c.Narrate("objectives of the managers (KEP-2395): %s", strings.TrimSuffix(words, " so far"))
 	}

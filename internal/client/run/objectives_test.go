@@ -41,7 +41,7 @@ func TestABreachIsSaidAlsoWhereItPausesNothing(t *testing.T) {
 		t.Errorf("with --slo=off it would pause the run: %s", have)
 	}
 	console := &narrating{}
-	narrateObjectives(&client.Client{Console: console}, watch)
+	NarrateObjectives(&client.Client{Console: console}, watch)
 	if len(console.said) != 1 || !strings.HasPrefix(console.said[0], "objectives of the managers (KEP-2395): breached: "+breach) {
 		t.Errorf("the operator is told %q", console.said)
 	}

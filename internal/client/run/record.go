@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -92,7 +91,13 @@ func record(
 	go func() {
 		defer close(done)
 		var looking sync.WaitGroup
-		looking.Go(func() { watchServices(ctx, watching.CoreV1().Events(corev1.NamespaceAll).List, c.Progress, watch) })
+		looking.Go(func() {
+			events := watching.CoreV1().Events(corev1.NamespaceAll).List
+			syncfailure.Follow(ctx, events, func(now time.Time, failing map[string]v1.SyncFailure) {
+				watch.AddFailing(now, failing)
+				publish(c.Progress, watch)
+			})
+		})
 		r.Run(ctx)
 		looking.Wait()
 	}()
@@ -103,19 +108,6 @@ func record(
 			c.Narrate("closing the ownership log %s: %v", path, err)
 		}
 	}, nil
-}
-
-// servicesInterval is how often it is looked which Services fail.
-const servicesInterval = 3 * time.Second
-
-// watchServices looks which Services fail until ctx ends. A look that cannot be had is no look.
-func watchServices(ctx context.Context, list syncfailure.Lister, progress *lock.Progress, watch *objectives.Watch) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if failing, err := syncfailure.Read(ctx, list); err == nil {
-			watch.AddFailing(time.Now(), failing)
-			publish(progress, watch)
-		}
-	}, servicesInterval)
 }
 
 // publish tells onlookers how the objectives stand.

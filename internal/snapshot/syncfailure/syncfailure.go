@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/pager"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -99,4 +100,16 @@ func Read(ctx context.Context, list Lister) (map[string]v1.SyncFailure, error) {
 		return nil, err
 	}
 	return Of(all), nil
+}
+
+// interval is how often Follow looks.
+const interval = 3 * time.Second
+
+// Follow looks which Services fail until ctx ends, and has each look taken in. A look that cannot be had is no look.
+func Follow(ctx context.Context, list Lister, take func(now time.Time, failing map[string]v1.SyncFailure)) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if failing, err := Read(ctx, list); err == nil {
+			take(time.Now(), failing)
+		}
+	}, interval)
 }

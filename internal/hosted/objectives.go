@@ -1,0 +1,74 @@
+package hosted
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/objectives"
+	"github.com/transplant-dev/transplant/internal/snapshot/syncfailure"
+)
+
+// countsInterval is how often managers are asked what they have counted. From outside of the seed, each answer takes a
+// connection through its API server.
+const countsInterval = 3 * time.Second
+
+// judge has the objectives of KEP-2395 judged while a part is carried out, and tells onlookers how they stand. It
+// returns what ends that.
+func (p *Plane) judge(ctx context.Context, progress *lock.Progress) (end func()) {
+	if p.Objectives == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	publish := func() { progress.Judged(p.Objectives.Words()) }
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		events := p.User.Kube.CoreV1().Events(metav1.NamespaceAll).List
+		syncfailure.Follow(ctx, events, func(now time.Time, failing map[string]v1.SyncFailure) {
+			p.Objectives.AddFailing(now, failing)
+			publish()
+		})
+	})
+	looking.Go(func() {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			p.readCounts(ctx)
+			publish()
+		}, countsInterval)
+	})
+	return func() {
+		cancel()
+		looking.Wait()
+	}
+}
+
+// readCounts takes in what each manager has counted. One that does not answer is as it was.
+func (p *Plane) readCounts(ctx context.Context) {
+	s, _, err := p.newSurvey(ctx)
+	if err != nil {
+		return
+	}
+	s.askManagers(ctx)
+	for _, m := range s.found.Managers {
+		if m.Error == "" && len(m.Series) > 0 {
+			p.Objectives.Add(objectives.Reading{
+				At:      p.clock().Now(),
+				Manager: m.Component + "@" + m.Host,
+				Started: m.ProcessStarted,
+				Series:  m.Series,
+			})
+		}
+	}
+}
+
+// judged are the objectives by which a run is paused; nil where the operator goes on whatever managers count.
+func (p *Plane) judged() *objectives.Watch {
+	if p.IgnoreObjectives {
+		return nil
+	}
+	return p.Objectives
+}
