@@ -152,9 +152,11 @@ type platform struct {
 // follow runs apply or rollback until it ends, and does what it waits for. It is run again where it says so, and where a new host has to be named.
 func (p *platform) follow(t *testing.T, args ...string) {
 	t.Helper()
+	said := ""
 	for range 8 {
 		p.isNew = false
-		code, said := p.once(t, args...)
+		var code int
+		code, said = p.once(t, args...)
 		switch {
 		case code == 0:
 			return
@@ -165,7 +167,7 @@ func (p *platform) follow(t *testing.T, args ...string) {
 			t.Fatalf("transplant %s ended with exit code %d:\n%s", args[0], code, tail(said, 40))
 		}
 	}
-	t.Fatalf("transplant %s asks to be run again and again", args[0])
+	t.Fatalf("transplant %s asks to be run again and again:\n%s", args[0], tail(said, 40))
 }
 
 func (p *platform) once(t *testing.T, args ...string) (code int, said string) {
