@@ -15,8 +15,8 @@ import (
 
 // versions of kube-apiserver, oldest first. The tests in lab/skew run against each one of them, and against no other.
 var versions = []string{
-	"v1.25.0", "v1.26.0", "v1.27.4", "v1.28.0", "v1.29.0", "v1.30.14", "v1.31.0", "v1.32.2", "v1.33.4",
-	"v1.34.4", "v1.35.4", "v1.36.3", "v1.37.2",
+	"v1.24.17", "v1.25.0", "v1.26.0", "v1.27.4", "v1.28.0", "v1.29.0", "v1.30.14", "v1.31.0", "v1.32.2",
+	"v1.33.4", "v1.34.4", "v1.35.4", "v1.36.3", "v1.37.2",
 }
 
 // Versions are the versions of kube-apiserver that the tests ran against, oldest first.
@@ -38,7 +38,7 @@ func VersionsOf(provider string) []string {
 	return slices.Concat(versions[:1], Short(), versions[len(versions)-1:])
 }
 
-// Minors are the first and the last minor version of the range, such as 25 and 37 for 1.25 to 1.37.
+// Minors are the first and the last minor version of the range, such as 24 and 37 for 1.24 to 1.37.
 func Minors() (first, last int) {
 	return minor(versions[0]), minor(versions[len(versions)-1])
 }

@@ -111,7 +111,7 @@ var ownershipRules = []ruleCase{
 }
 
 var versionRules = []ruleCase{
-	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.25 to 1.37", "is tested"}},
+	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.24 to 1.37", "is tested"}},
 	{
 		name: "of the minor that ours is built from", code: "VER-001", want: pass_, says: []string{"that our cloud-controller-manager is built from"},
 		change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.37.2" },
@@ -121,8 +121,8 @@ var versionRules = []ruleCase{
 		code:   "VER-001",
 		want:   fails,
 		opts:   facts.Options{Image: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
-		says:   []string{"v1.24.4", "1.25 to 1.37"},
-		change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.24.4" },
+		says:   []string{"v1.23.4", "1.24 to 1.37"},
+		change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.23.4" },
 	},
 	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.38.0" }},
 	{

@@ -133,12 +133,12 @@ func manifests(p *v1.Plan) string {
 
 // TestOurManagerIsRefusedWhereItIsNotProven names the range, and what to do.
 func TestOurManagerIsRefusedWhereItIsNotProven(t *testing.T) {
-	for provider, minor := range map[string]int{cloudprovider.OpenStack: 24, cloudprovider.VSphere: 24, cloudprovider.GCE: 24, cloudprovider.Azure: 24} {
+	for provider, minor := range map[string]int{cloudprovider.OpenStack: 23, cloudprovider.VSphere: 23, cloudprovider.GCE: 23, cloudprovider.Azure: 23} {
 		d := &draft.Draft{Options: v1.Options{Image: cloudprovider.Own}}
 		d.APIMinor = minor
 		d.Provider, _ = cloudprovider.Lookup(provider)
 		err := ccm.ChooseImage(d)
-		if err == nil || !strings.Contains(err.Error(), "1.25 to 1.37") || !strings.Contains(err.Error(), "aws, azure, gce, openstack, vsphere") {
+		if err == nil || !strings.Contains(err.Error(), "1.24 to 1.37") || !strings.Contains(err.Error(), "aws, azure, gce, openstack, vsphere") {
 			t.Errorf("%s: the error is %v", provider, err)
 		}
 	}

@@ -110,7 +110,7 @@ func TestTheBinaryCarriesTheRange(t *testing.T) {
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	if diff := cmp.Diff(ccm.Kubernetes{Min: "1.25", Max: "1.37", Tested: proven.Versions()}, got.Kubernetes); diff != "" {
+	if diff := cmp.Diff(ccm.Kubernetes{Min: "1.24", Max: "1.37", Tested: proven.Versions()}, got.Kubernetes); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

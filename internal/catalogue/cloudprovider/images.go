@@ -22,7 +22,7 @@ var ownByDefault = map[string]bool{AWS: true}
 
 // ownImage is the image of our program for a provider.
 func ownImage(provider string) imageSpans {
-	return imageSpans{{25, 37, Image{
+	return imageSpans{{24, 37, Image{
 		Ref:  component.Registry + "/" + provider + "-" + component.CCM + ":v0.1.0",
 		Ours: true, Minor: 37, ReadyPath: "/readyz",
 	}}}

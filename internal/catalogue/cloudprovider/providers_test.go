@@ -91,12 +91,12 @@ func TestAWordStandsForTheImageOfEachCluster(t *testing.T) {
 		want           string
 	}{
 		{Own, OpenStack, 26, own},
-		{Own, OpenStack, 25, own},
-		{Own, OpenStack, 24, ""},
+		{Own, OpenStack, 24, own},
+		{Own, OpenStack, 23, ""},
 		{Own, VSphere, 36, "ghcr.io/transplant-dev/vsphere-cloud-controller-manager:v0.1.0"},
 		{Own, GCE, 30, "ghcr.io/transplant-dev/gce-cloud-controller-manager:v0.1.0"},
 		{Own, Azure, 29, "ghcr.io/transplant-dev/azure-cloud-controller-manager:v0.1.0"},
-		{Own, Azure, 24, ""},
+		{Own, Azure, 23, ""},
 		{Official, AWS, 26, "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.12"},
 		{"", OpenStack, 26, "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.26.4"},
 		{"", AWS, 26, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
@@ -120,8 +120,8 @@ func TestImages(t *testing.T) {
 		minor    int
 		want     string
 	}{
-		{"aws", 24, "registry.k8s.io/provider-aws/cloud-controller-manager:v1.24.19"},
-		{"aws", 25, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
+		{"aws", 23, "registry.k8s.io/provider-aws/cloud-controller-manager:v1.23.20"},
+		{"aws", 24, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
 		{"aws", 26, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
 		{"azure", 21, "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.0.23"},
 		{"openstack", 23, "docker.io/k8scloudprovider/openstack-cloud-controller-manager:v1.23.0"},
