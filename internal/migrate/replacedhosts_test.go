@@ -115,38 +115,55 @@ func TestAWaitThatWasOvertakenIsNotWaitedForAgain(t *testing.T) {
 		nodes   []string            // of two
 		runs    map[string][]string // version and flags by node
 		want    bool
+		of      string // which of the plan's waits; the first where it is empty
 	}{
 		"an old host has left": {
 			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, gone.ID: v1.StepResultDone},
-			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": old}, true,
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": old}, true, "",
 		},
 		"the record of the later wait is not true": {
 			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, gone.ID: v1.StepResultDone},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": old}, false,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": old}, false, "",
 		},
 		"the later wait has not begun": {
 			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultDone},
-			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": old}, false,
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": old}, false, "",
 		},
 		"it has not ended itself": {
 			[]v1.Step{migration, gone}, map[string]v1.StepResult{migration.ID: v1.StepResultStarted, gone.ID: v1.StepResultDone},
-			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": old}, false,
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": old}, false, "",
 		},
 		"a new host is there": {
 			[]v1.Step{migration, in}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": old, "node-cp-2": external}, true,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": old, "node-cp-2": external}, true, "",
 		},
 		"no new host is there": {
 			[]v1.Step{migration, in}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": old}, false,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": old}, false, "",
 		},
 		"an old manager came back with its own lease": {
 			[]v1.Step{migration, in}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, in.ID: v1.StepResultDone},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": offline, "node-cp-2": external}, false,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": offline, "node-cp-2": external}, false, "",
 		},
 		"leader migration goes off, as it should": {
 			[]v1.Step{migration, end}, map[string]v1.StepResult{migration.ID: v1.StepResultDone, end.ID: v1.StepResultStarted},
-			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": offline, "node-cp-2": old}, true,
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": offline, "node-cp-2": old}, true, "",
+		},
+		"a host that has left is gone": {
+			[]v1.Step{gone, in}, map[string]v1.StepResult{gone.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
+			[]string{"node-cp-1"}, map[string][]string{"node-cp-1": external}, true, gone.ID,
+		},
+		"a host that has left is back, with its manager": {
+			[]v1.Step{gone, in}, map[string]v1.StepResult{gone.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": external, "node-cp-2": old}, false, gone.ID,
+		},
+		"a host that has left is back, and does not show what it runs": {
+			[]v1.Step{gone, in}, map[string]v1.StepResult{gone.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": external}, false, gone.ID,
+		},
+		"a new host has the name of one that has left": {
+			[]v1.Step{gone, in}, map[string]v1.StepResult{gone.ID: v1.StepResultDone, in.ID: v1.StepResultStarted},
+			[]string{"node-cp-1", "node-cp-2"}, map[string][]string{"node-cp-1": external, "node-cp-2": external}, true, gone.ID,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +193,8 @@ func TestAWaitThatWasOvertakenIsNotWaitedForAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if have, err := e.superseded(t.Context(), migration); err != nil || have != c.want {
+			of := slices.IndexFunc(c.plan, func(s v1.Step) bool { return s.ID == c.of })
+			if have, err := e.superseded(t.Context(), c.plan[max(0, of)]); err != nil || have != c.want {
 				t.Errorf("overtaken: %v %v", have, err)
 			}
 		})

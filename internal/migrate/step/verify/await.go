@@ -140,8 +140,11 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 
 // IsOvertaken reports whether a later wait of the plan shows what it waits for, at least in part. The hosts that this
 // one has counted before may then be gone, or have other flags. A manager that owns the loops under its own lease is
-// waited for all the same, unless the later wait is for such.
+// waited for all the same, unless the later wait is for such. So is a host that was gone and may be back.
 func (x Await) IsOvertaken(ctx context.Context, s, later v1.Step) (bool, error) {
+	if isBack, err := x.mayBeBack(ctx, s); err != nil || isBack {
+		return false, err
+	}
 	if node := later.Await.NodeGone; node != "" {
 		if why, err := x.nodeStays(ctx, later, node); err != nil || why != "" {
 			return false, err
@@ -154,6 +157,41 @@ func (x Await) IsOvertaken(ctx context.Context, s, later v1.Step) (bool, error) 
 	}
 	_, _, owner, err := x.classify(ctx, s.Await)
 	return owner == "", err
+}
+
+// mayBeBack reports whether the host that a wait has seen go may be there again, with its manager. That one would take
+// the loops as soon as nobody holds their lease. A new host may have the name of an old one: its kube-controller-manager
+// shows that it is new.
+func (x Await) mayBeBack(ctx context.Context, s v1.Step) (bool, error) {
+	node := s.Await.NodeGone
+	if node == "" {
+		return false, nil
+	}
+	if why, err := x.nodeStays(ctx, s, node); err != nil || why == "" {
+		return false, err
+	}
+	pods, err := x.Env.Kube.CoreV1().Pods(component.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, fmt.Errorf("listing the pods of %s: %w", component.Namespace, err)
+	}
+	isNew := false
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName != node {
+			continue
+		}
+		for j := range pods.Items[i].Spec.Containers {
+			c := &pods.Items[i].Spec.Containers[j]
+			if workloads.SeedComponent(c) != component.KCM {
+				continue
+			}
+			isExternal := workloads.FlagsOf(c)["cloud-provider"] == "external"
+			if isExternal != (x.Env.Plan.Direction != planstep.Rollback) {
+				return true, nil
+			}
+			isNew = true
+		}
+	}
+	return !isNew, nil
 }
 
 // classify looks at the pods of the cluster; see classifyPods.
