@@ -230,16 +230,16 @@ func Gone(ctx context.Context, b Binding, processes func(context.Context) ([]v1.
 	return true, nil
 }
 
-// isOfOneProcess reports whether no other process can have the holder's identity. Every kube-controller-manager takes a
-// host name and a random UUID at its start, so that a successor on the same host has an identity of its own.
+// isOfOneProcess reports whether no other process can have the holder's identity. A kube-controller-manager makes its
+// identity of the host's name and of a random UUID. So a successor on the same host has another one.
 func isOfOneProcess(b Binding) bool {
 	id := b.Holder[strings.LastIndex(b.Holder, "_")+1:]
 	parsed, err := uuid.Parse(id)
 	return b.Component == component.KCM && err == nil && parsed.Version() == 4 && parsed.String() == id
 }
 
-// mayHold says why a process that runs now may be the holder; empty when none may. A successor with the identity of the
-// one before goes on renewing the lease in the same term, and only the time of the last renewal distinguishes the two.
+// mayHold says why a process that runs now may be the holder; empty when none may. A successor of the same identity goes
+// on renewing the lease in the same term. Only the time of the last renewal tells it from the one before.
 func mayHold(b Binding, lease *coordinationv1.Lease, procs []v1.Process) string {
 	for _, p := range procs {
 		if p.PID == b.PID && p.StartTicks == b.StartTicks {

@@ -18,9 +18,9 @@ import (
 // connection through its API server.
 const countsInterval = 3 * time.Second
 
-// judge has the objectives of KEP-2395 judged while a part is carried out, and tells onlookers how they stand. It
+// judgeManagers has the objectives of KEP-2395 judged while a part is carried out, and tells onlookers how they stand. It
 // returns what ends that.
-func (p *Plane) judge(ctx context.Context, progress *lock.Progress) (end func()) {
+func (p *Plane) judgeManagers(ctx context.Context, progress *lock.Progress) (end func()) {
 	if p.Objectives == nil {
 		return func() {}
 	}

@@ -430,7 +430,7 @@ func (p *Plane) carryOut(
 	stop <-chan struct{},
 ) error {
 	progress := lock.NewProgress(j.Doc().Run, publish)
-	defer p.judge(ctx, progress)()
+	defer p.judgeManagers(ctx, progress)()
 	tellBoth := func(e step.Event) {
 		progress.Saw(e)
 		if tell != nil {

@@ -13,41 +13,52 @@ import (
 	"github.com/transplant-dev/transplant/lab/azurelab"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/gcelab"
+	"github.com/transplant-dev/transplant/lab/openstacklab"
 	"github.com/transplant-dev/transplant/lab/seed"
+	"github.com/transplant-dev/transplant/lab/vspherelab"
 )
 
-// TestUserClustersOfOtherCloudsAreMigrated takes two clusters to this project's managers, and to new machines. These have an external kubelet: all that
-// they have of their cloud they have of the new manager.
+// TestUserClustersOfOtherCloudsAreMigrated takes a cluster of each further cloud to this project's manager, and to new machines. These have an external
+// kubelet: all that they have of their cloud they have of the new manager.
 func TestUserClustersOfOtherCloudsAreMigrated(t *testing.T) {
 	onlyWithAll(t)
-	w := newWorldOf(t, []string{"azure", "gce"})
-	must(t, w.InstallOperator(within(t), append(quick, "--ccm-image=azure=ours,gce=ours")...))
+	w := newWorldOf(t, []string{"azure", "gce", "openstack", "vsphere"}, "kubernetes-v1.24.17", "kubernetes-v1.25.0")
+	must(t, w.InstallOperator(within(t), append(quick, "--ccm-image=azure=ours,gce=ours,openstack=ours,vsphere=ours")...))
 	for _, of := range []struct {
 		name, provider string // of the Cluster
 		kind           cluster.Kind
+		version        string // the last one that may have this provider in tree; see rules.InTreeEnds
 	}{
-		{"westeurope", "azure", azurelab.Kind{}},
-		{"aliased", "gcp", gcelab.Kind{PodsFromCloud: true}},
+		{"westeurope", "azure", azurelab.Kind{}, seed.Version},
+		{"aliased", "gcp", gcelab.Kind{PodsFromCloud: true}, seed.Version},
+		{"octavia", "openstack", openstacklab.Simulated(), "v1.25.0"},
+		{"datacenter", "vsphere", vspherelab.Kind{}, "v1.24.17"},
 	} {
 		t.Run(of.provider, func(t *testing.T) {
 			ctx := within(t)
-			c, err := w.AddCluster(ctx, seed.ClusterOptions{Name: of.name, Kind: of.kind, Version: seed.Version})
+			c, err := w.AddCluster(ctx, seed.ClusterOptions{Name: of.name, Kind: of.kind, Version: of.version})
 			must(t, err)
+			isServed := func(ctx context.Context) error { return served(ctx, c, of.kind) }
 			must(t, c.AddMachines(ctx, "pool", 1))
 			for _, s := range of.kind.Services() {
 				_, err := c.Client().CoreV1().Services("default").Create(ctx, s, metav1.CreateOptions{})
 				must(t, err)
 			}
-			must(t, seed.Await(ctx, "load balancers and ranges for pods", func(ctx context.Context) error { return served(ctx, c) }))
+			must(t, seed.Await(ctx, "load balancers and ranges for pods", isServed))
 			before, old := addresses(ctx, t, c), nodes(ctx, t, c)
 			o, err := w.Create(ctx, kv1.GroupName, of.name, map[string]any{
-				// Google's driver needs a key of a service account, and this control plane has the tokens of a metadata server.
-				"disableCsiDriver": of.provider == "gcp",
+				// Google's driver needs a key of a service account, and this control plane has the tokens of a metadata server. Those of the last two are of
+				// no account here: volumes are another matter.
+				"disableCsiDriver": of.provider != "azure",
 
+				"version":  of.version,
 				"cloud":    map[string]any{"dc": "lab", "providerName": of.provider},
 				"features": map[string]any{kv1.FeatureExternalCloudProvider: false},
 			})
 			must(t, err)
+			must(t, o.PatchStatus(ctx, map[string]any{"versions": map[string]any{
+				"controlPlane": of.version, "apiserver": of.version, "controllerManager": of.version, "scheduler": of.version,
+			}}))
 			must(t, o.AwaitPhase(ctx, kv1.PhaseNotNeeded))
 
 			must(t, o.Feature(ctx, true))
@@ -57,7 +68,7 @@ func TestUserClustersOfOtherCloudsAreMigrated(t *testing.T) {
 			must(t, c.AwaitMachines(ctx, "pool", 1)) // none has the taint of a node that is not initialised
 			must(t, o.AwaitPhase(ctx, kv1.PhaseCompleted))
 
-			must(t, seed.Await(ctx, "load balancers and ranges for pods of new machines", func(ctx context.Context) error { return served(ctx, c) }))
+			must(t, seed.Await(ctx, "load balancers and ranges for pods of new machines", isServed))
 			if now := nodes(ctx, t, c); slices.ContainsFunc(now, func(n string) bool { return slices.Contains(old, n) }) {
 				t.Errorf("the nodes are %v, and %v were to be replaced", now, old)
 			}
@@ -72,7 +83,7 @@ func TestUserClustersOfOtherCloudsAreMigrated(t *testing.T) {
 }
 
 // served returns an error that names what the cloud has not given yet: a load balancer, or a node's own facts and range for pods.
-func served(ctx context.Context, c *seed.Cluster) error {
+func served(ctx context.Context, c *seed.Cluster, kind cluster.Kind) error {
 	services, err := c.Client().CoreV1().Services("default").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -86,9 +97,10 @@ func served(ctx context.Context, c *seed.Cluster) error {
 	if err != nil {
 		return err
 	}
+	hasRegions := kind.Provider() != "vsphere" // its config names no tags
 	for i := range list.Items {
 		n := &list.Items[i]
-		if n.Spec.ProviderID == "" || n.Labels[corev1.LabelTopologyRegion] == "" || n.Spec.PodCIDR == "" {
+		if n.Spec.ProviderID == "" || hasRegions && n.Labels[corev1.LabelTopologyRegion] == "" || n.Spec.PodCIDR == "" {
 			return fmt.Errorf("node %s has provider ID %q, region %q and range %q", n.Name, n.Spec.ProviderID, n.Labels[corev1.LabelTopologyRegion], n.Spec.PodCIDR)
 		}
 		if err := c.Missing(n.Name, n.Spec.PodCIDR); err != nil {

@@ -364,8 +364,8 @@ func (c *Cluster) install(ctx context.Context, dir string) error {
 	}
 	endpoint := net.JoinHostPort(c.cloud, portAccount)
 	config := cluster.CloudConfig("http://" + endpoint)
-	if c.Kind != nil {
-		config = c.Kind.Config(nil, endpoint)
+	if p, ok := c.account.cloud.(*places); ok {
+		config = c.Kind.Config(p.hosts[0], endpoint) // a manager of vSphere says that it runs on some machine
 	}
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cloud-config"}, Data: map[string]string{"config": config}}
 	if _, err := c.seed.client.CoreV1().

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -181,6 +182,7 @@ type cloudTrial struct {
 	// between is done before and after the migration, and after the way back; nil for nothing
 	between func(*testing.T, *Trial)
 	moving  []string // the loops that a manager of this cloud takes
+	shape   string   // what the new managers run as, where that is another than the old ones' shape
 	// isSlow reports whether its kube-controller-manager takes 10 s to start node IPAM, which moves, and what it starts after that
 	isSlow bool
 	isMute bool // its kube-controller-manager does not say which loops it runs: the gauge is registered from 1.26 on
@@ -269,6 +271,7 @@ func (of cloudTrial) runOf(lab *Trial, strategy string) run {
 	if of.isReal {
 		r.Cloud = "real"
 	}
+	r.Shape = cmp.Or(of.shape, r.Shape)
 	if slices.Contains(of.moving, "nodeipam") {
 		r.Cloud += ", pod CIDRs from it" // a row of its own: node IPAM takes 10 s to start in tree
 	}

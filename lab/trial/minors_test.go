@@ -16,6 +16,13 @@ import (
 
 var everyMinor = flag.Bool("trial.minors", false, "migrate a cluster of each provider and in-tree minor, too, which takes an hour and a half (make providers)")
 
+// clouds are what a cluster on each cloud is like.
+var clouds = map[string]func() cloudTrial{
+	"aws": onAWS, "azure": onAzure, "vsphere": onVSphere,
+	"gce":       func() cloudTrial { return onGCE(gcelab.Kind{}, "service", "route", "cloud-node-lifecycle") },
+	"openstack": func() cloudTrial { return onOpenStack(openstacklab.Simulated()) },
+}
+
 // gaugesSince is the first minor whose kube-controller-manager says which loops it runs.
 const gaugesSince = 26
 
@@ -24,11 +31,7 @@ func TestClustersOfOtherMinorsAreMigratedAndBroughtBack(t *testing.T) {
 	if !*everyMinor {
 		t.Skip("takes an hour and a half: make providers, or -trial.minors")
 	}
-	for provider, of := range map[string]func() cloudTrial{
-		"aws": onAWS, "azure": onAzure, "vsphere": onVSphere,
-		"gce":       func() cloudTrial { return onGCE(gcelab.Kind{}, "service", "route", "cloud-node-lifecycle") },
-		"openstack": func() cloudTrial { return onOpenStack(openstacklab.Simulated()) },
-	} {
+	for provider, of := range clouds {
 		for _, v := range otherMinors(t, provider, of().Kind) {
 			t.Run(provider+"-"+v, func(t *testing.T) {
 				trial := of()

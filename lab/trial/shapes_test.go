@@ -113,6 +113,26 @@ func TestStaticPodsAreMigratedThereAndBack(t *testing.T) {
 	}
 }
 
+// TestManagersOfADaemonSetComeThereAndBack has the cloud-controller-manager as a DaemonSet, in place of static pods, on each cloud.
+func TestManagersOfADaemonSetComeThereAndBack(t *testing.T) {
+	long(t)
+	for provider, of := range clouds {
+		t.Run(provider, func(t *testing.T) {
+			trial := of()
+			trial.RunPods, trial.shape = true, "static pods, then a DaemonSet"
+			more := trial.more
+			trial.more = func(t *testing.T, lab *Trial) (flags, verify []string) {
+				t.Helper()
+				if more != nil {
+					flags, verify = more(t, lab)
+				}
+				return append(flags, "--shape", "daemonset"), verify
+			}
+			migratedAndBack(t, trial)
+		})
+	}
+}
+
 // thereAndBack checks the lab, migrates it and takes that back, and fails the test when two owners met, the cloud changed, or something was left behind.
 // It returns what was told there and back.
 func thereAndBack(t *testing.T, lab *Trial, strategy string) (narrations []string) {
