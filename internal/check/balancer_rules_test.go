@@ -85,6 +85,17 @@ func octavia(value string) func(*v1.Snapshot) {
 	}
 }
 
+// configInSeed is a control plane in a seed with a cloud config that sets a key.
+func configInSeed(key, value string) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		s.Cluster.Seed, s.Hosts = "cluster-x", nil
+		s.Hosted = []v1.Component{{
+			Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/controller-manager", Flags: map[string]string{"cloud-provider": "openstack"},
+			CloudConfig: &v1.CloudConfig{Path: "/etc/cloud/config", Provider: "openstack", Settings: map[string]string{key: value}},
+		}}
+	}
+}
+
 // monitors is what the cloud config of every host says of health monitors.
 func monitors(value string) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) {
@@ -451,6 +462,22 @@ var balancerRules = []ruleCase{
 		says:   []string{"the load balancers of 2 Services are Neutron's", "nothing, which means false"},
 		change: octavia(""),
 	},
+	{
+		name: "F32: Octavia, in a seed", code: "LB-012", base: addressed(openstackCluster), want: pass_, says: []string{"1 cloud config says use-octavia=true"},
+		change: configInSeed("LoadBalancer.use-octavia", "true"),
+	},
+	{
+		name: "F32: Neutron by default, in a seed", code: "LB-012", base: addressed(openstackCluster), want: fails,
+		says:   []string{"Deployment/cluster-x/controller-manager:/etc/cloud/config says use-octavia=nothing"},
+		change: configInSeed("LoadBalancer.use-octavia", ""),
+	},
+	{
+		name: "the configuration in a seed could not be read", code: "LB-012", base: addressed(openstackCluster), want: unknwn,
+		change: func(s *v1.Snapshot) {
+			configInSeed("", "")(s)
+			s.Hosted[0].CloudConfig.Error = "forbidden"
+		},
+	},
 	{name: "F32: Neutron without load balancers", code: "LB-012", base: openstackCluster, want: pass_, change: func(s *v1.Snapshot) {
 		octavia("false")(s)
 		s.Services = nil
@@ -471,6 +498,10 @@ var balancerRules = []ruleCase{
 		want:   pass_,
 		says:   []string{"create-monitor=true"},
 		change: monitors("true"),
+	},
+	{
+		name: "F34: members are checked, in a seed", code: "LB-016", base: addressed(openstackCluster), opts: ownOpenStack, want: pass_,
+		says: []string{"create-monitor=true"}, change: configInSeed("LoadBalancer.create-monitor", "true"),
 	},
 	{
 		name:   "F34: members are not checked",

@@ -115,18 +115,14 @@ func judgeNeutron(f facts.Facts) v1.Finding {
 		return findings.Pass("no Service has a load balancer that could be lost")
 	}
 	var bad findings.Problems
-	read := 0
-	for _, h := range f.Hosts {
-		if !isReadable(h.CloudConfig) {
-			continue
-		}
-		read++
-		if value := setting(h.CloudConfig, "LoadBalancer.use-octavia"); !isTrue(value) {
+	configs := readConfigs(f)
+	for _, c := range configs {
+		if value := setting(c.CloudConfig, "LoadBalancer.use-octavia"); !isTrue(value) {
 			bad.Add(
-				h.Name,
+				c.of,
 				"%s:%s says use-octavia=%s",
-				h.Name,
-				h.CloudConfig.Path,
+				c.of,
+				c.Path,
 				findings.OrElse(value, "nothing, which means false"),
 			)
 		}
@@ -146,12 +142,12 @@ func judgeNeutron(f facts.Facts) v1.Finding {
 		)
 	case missing:
 		return finding
-	case read == 0:
-		return findings.With(findings.Unknown("no host's cloud config was read"), expected, source, "")
+	case len(configs) == 0:
+		return findings.With(findings.Unknown(noConfig), expected, source, "")
 	}
 	return findings.Pass(
 		"%s use-octavia=true, for %s",
-		findings.Counting(read, "cloud config", "says", "say"),
+		findings.Counting(len(configs), "cloud config", "says", "say"),
 		findings.Plural(len(served), "Service"),
 	)
 }
@@ -215,21 +211,39 @@ func judgeUncheckedMembers(f facts.Facts) v1.Finding {
 	)
 }
 
-// everyConfigSays reports whether the cloud config of every host sets a key to true; the finding says why that is not
-// known.
+// everyConfigSays reports whether every cloud config sets a key to true; the finding says why that is not known.
 func everyConfigSays(f facts.Facts, key string) (says bool, finding v1.Finding, ok bool) {
-	configs := 0
-	says = true
-	for _, h := range f.Hosts {
-		if isReadable(h.CloudConfig) {
-			configs++
-			says = says && isTrue(setting(h.CloudConfig, key))
-		}
-	}
+	configs := readConfigs(f)
+	says = !slices.ContainsFunc(configs, func(c configOf) bool { return !isTrue(setting(c.CloudConfig, key)) })
 	if finding, missing := f.Missing("hosts/*/cloud-config"); missing {
 		return false, finding, false
 	}
-	return says, findings.Unknown("no host's cloud config was read"), configs > 0
+	return says, findings.Unknown(noConfig), len(configs) > 0
+}
+
+// noConfig is why nothing is known of what a cloud config says.
+const noConfig = "no cloud config of the in-tree managers was read"
+
+// configOf is the cloud config of a host, or of a Deployment.
+type configOf struct {
+	of string
+	*v1.CloudConfig
+}
+
+// readConfigs are those that were understood.
+func readConfigs(f facts.Facts) (out []configOf) {
+	for i := range f.Hosts {
+		if h := &f.Hosts[i]; isReadable(h.CloudConfig) {
+			out = append(out, configOf{h.Name, h.CloudConfig})
+		}
+	}
+	for i := range f.Hosted {
+		c := &f.Hosted[i]
+		if c.Name == component.KCM && isReadable(c.CloudConfig) && c.CloudConfig.Provider != "external" {
+			out = append(out, configOf{c.Manifest, c.CloudConfig})
+		}
+	}
+	return out
 }
 
 // isReadable reports whether a cloud config was understood. One from which the external config cannot be derived has an
