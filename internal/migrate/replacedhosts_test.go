@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -241,7 +242,7 @@ func TestALeaseIsGivenUpForAnOwnerThatPeopleHaveEnded(t *testing.T) {
 			}
 			c.change(t, w)
 			if c.isLost {
-				e.env.HostsByName["cp-1"] = offHost{e.env.HostsByName["cp-1"]}
+				e.env.HostsByName["cp-1"] = offHost{e.env.HostsByName["cp-1"], &atomic.Int32{}}
 			}
 			for i := 0; i < 30 && strings.HasPrefix(w.holder(component.KCM), "cp-1_"); i++ {
 				<-w.clock.After(time.Second)
@@ -260,11 +261,49 @@ func TestALeaseIsGivenUpForAnOwnerThatPeopleHaveEnded(t *testing.T) {
 	}
 }
 
-// offHost is a host that no command reaches.
-type offHost struct{ hostaccess.Host }
+// offHost is a host that no command reaches. It counts who tries.
+type offHost struct {
+	hostaccess.Host
+	asked *atomic.Int32
+}
 
-func (offHost) Processes(context.Context, string) ([]v1.Process, error) {
+func (h offHost) Processes(context.Context, string) ([]v1.Process, error) {
+	h.asked.Add(1)
 	return nil, errors.New("connection timed out")
+}
+
+// TestAHostThatWasLostIsNotAskedAllTheTime: a command to it may take a minute, and each wait would stand still for that.
+func TestAHostThatWasLostIsNotAskedAllTheTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.labelled("node-cp-1", "node-cp-2")
+	p := w.given(v1.Step{ID: "await", Kind: v1.StepAwait, Await: &v1.Await{NodeGone: "node-cp-1"}})
+	p.Options.ReplaceHosts = true
+	e := w.engine()
+	e.env.Plan = p
+	owners := takeover.WatchOwners(e.env)
+	owners.Bind(t.Context())
+	off := offHost{e.env.HostsByName["cp-1"], &atomic.Int32{}}
+	e.env.HostsByName["cp-1"] = off
+	for range 5 {
+		owners.Release(t.Context(), p.Steps[0])
+	}
+	if n := off.asked.Load(); n != 1 {
+		t.Errorf("it was asked %d times within a moment", n)
+	}
+	<-w.clock.After(time.Minute)
+	owners.Release(t.Context(), p.Steps[0])
+	if n := off.asked.Load(); n != 2 {
+		t.Errorf("it was asked %d times in a minute", n)
+	}
+	stopping := make(chan struct{})
+	close(stopping)
+	e.env.Stopping = stopping
+	<-w.clock.After(time.Minute)
+	owners.Release(t.Context(), p.Steps[0])
+	if n := off.asked.Load(); n != 2 {
+		t.Errorf("it was asked %d times, the last time though the run is to stop", n)
+	}
 }
 
 // unopened makes a control-plane host with a manager that this command has not opened.

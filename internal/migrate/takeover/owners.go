@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/handover"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
 // Owners gives up the leases of managers that people end, once their processes are seen to have ended. No
@@ -20,10 +21,22 @@ type Owners struct {
 	env *step.Env
 	// tried is when the holder of a lease was last looked for without success.
 	tried map[string]time.Time
+	// silent is when a host was last asked that did not answer.
+	silent map[string]time.Time
 }
 
 // WatchOwners watches the owners for as long as a step waits for people.
-func WatchOwners(e *step.Env) *Owners { return &Owners{env: e, tried: map[string]time.Time{}} }
+func WatchOwners(e *step.Env) *Owners {
+	return &Owners{env: e, tried: map[string]time.Time{}, silent: map[string]time.Time{}}
+}
+
+const (
+	// ownerLook bounds a look at the processes of a host. One that was lost may answer after a minute, or never, and its
+	// lease has run out by then.
+	ownerLook = 5 * time.Second
+	// silentFor is for how long a host that did not answer is not asked again.
+	silentFor = 15 * time.Second
+)
 
 // rebindInterval is how often the holder of a lease is looked for that is not known. Each time, every manager is asked.
 const rebindInterval = 30 * time.Second
@@ -90,11 +103,34 @@ func (o *Owners) bind(ctx context.Context, lease string) {
 		return
 	}
 	b, err := o.env.LeaseClient.Bind(ctx, lease, candidates)
-	if err != nil || b == nil {
+	if err != nil || b == nil || o.isNamedForAnother(b) {
 		return
 	}
 	delete(o.tried, lease)
 	o.env.Proofs.NoteBound(recordOf(*b))
+}
+
+// isNamedForAnother reports whether a lease's holder has the name of another host than the one whose manager says that
+// it leads. That one may have been paused, and the holder may be on a host whose Node is gone.
+func (o *Owners) isNamedForAnother(b *handover.Binding) bool {
+	owns, others := false, false
+	note := func(host, node string) {
+		if !trust.IsHostOf(host, b.Holder) && !trust.IsHostOf(node, b.Holder) {
+			return
+		}
+		if host == b.Host {
+			owns = true
+		} else {
+			others = true
+		}
+	}
+	for _, h := range trust.BeforeHosts(o.env.Before) {
+		note(h.Name, h.NodeName)
+	}
+	for _, h := range o.env.Hosts {
+		note(h.Name(), o.env.NodeOf(h.Name()))
+	}
+	return others && !owns
 }
 
 // Release looks once whether a process has ended that holds a lease, and gives the lease up.
@@ -103,28 +139,47 @@ func (o *Owners) Release(ctx context.Context, s v1.Step) {
 		return
 	}
 	for _, lease := range o.leases() {
-		r, isBound := o.env.Proofs.HolderOf(lease)
-		if !isBound {
-			continue
+		select {
+		case <-o.env.Stopping:
+			return
+		default:
 		}
-		h, isOpen := o.env.HostsByName[r.Host]
-		if !isOpen {
-			continue
+		if r, isBound := o.env.Proofs.HolderOf(lease); isBound {
+			o.release(ctx, s, lease, r)
 		}
-		processes := func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, r.Component) }
-		b := bindingOf(&r)
-		if gone, err := handover.Gone(ctx, b, processes); err != nil || !gone {
-			continue // a host that cannot be reached proves nothing
+	}
+}
+
+func (o *Owners) release(ctx context.Context, s v1.Step, lease string, r v1.HandoverRecord) {
+	h, isOpen := o.env.HostsByName[r.Host]
+	if !isOpen || o.env.Clock.Since(o.silent[r.Host]) < silentFor {
+		return
+	}
+	processes := func(ctx context.Context) ([]v1.Process, error) {
+		ctx, cancel := context.WithTimeout(ctx, ownerLook)
+		defer cancel()
+		return h.Processes(ctx, r.Component)
+	}
+	b := bindingOf(&r)
+	gone, err := handover.Gone(ctx, b, processes)
+	if err != nil { // a host that cannot be reached proves nothing
+		o.silent[r.Host] = o.env.Clock.Now()
+		if holder, err := o.env.LeaseClient.Holder(ctx, lease); err == nil && holder != r.Holder {
+			o.env.Proofs.Forget(lease)
 		}
-		out, err := o.env.LeaseClient.Release(ctx, b, processes)
-		if err != nil {
-			continue // looked at again
-		}
-		o.env.Proofs.Forget(lease)
-		delete(o.tried, lease)
-		if out.Released {
-			o.env.Report(s, step.EventProgress, released(r))
-		}
+		return
+	}
+	if !gone {
+		return
+	}
+	out, err := o.env.LeaseClient.Release(ctx, b, processes)
+	if err != nil {
+		return // looked at again
+	}
+	o.env.Proofs.Forget(lease)
+	delete(o.tried, lease)
+	if out.Released {
+		o.env.Report(s, step.EventProgress, released(r))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/handover"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 func TestTakeover(t *testing.T) {
@@ -84,6 +85,19 @@ func TestIsTerminatedBelievesWhatTheRuntimeSaw(t *testing.T) {
 			if have := isTerminated(pod, record); have != c.want {
 				t.Errorf("%s %s: %t, want %t", c.name, place, have, c.want)
 			}
+		}
+	}
+}
+
+// TestNoLeaseIsBoundToAHostThatItsHolderIsNotNamedAfter: the Node of the holder's host is gone, and a manager elsewhere says that it leads, for it was paused.
+func TestNoLeaseIsBoundToAHostThatItsHolderIsNotNamedAfter(t *testing.T) {
+	before := &v1.Snapshot{Hosts: []v1.Host{{Name: "cp-1", NodeName: "ip-10-0-0-1"}, {Name: "cp-2", NodeName: "ip-10-0-0-2"}}}
+	o := WatchOwners(&step.Env{Options: step.Options{Before: before}})
+	for holder, want := range map[string]bool{
+		"cp-1_a": false, "ip-10-0-0-1_a": false, "a-name-of-the-platform_a": false, "cp-2_a": true, "ip-10-0-0-2_a": true,
+	} {
+		if have := o.isNamedForAnother(&handover.Binding{Host: "cp-1", Holder: holder}); have != want {
+			t.Errorf("%s, and cp-1 says that it leads: named for another is %v", holder, have)
 		}
 	}
 }
