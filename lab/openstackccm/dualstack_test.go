@@ -236,6 +236,14 @@ func TestWhereASecondAddressCannotBe(t *testing.T) {
 			},
 			"no node has an address of family IPv6: give the nodes some, or set spec.ipFamilyPolicy to SingleStack",
 		},
+		"nodes that claim addresses of others": {
+			func(b *balanced, _ *corev1.Service) {
+				for i, n := range b.nodes {
+					n.Status.Addresses[1].Address = fmt.Sprintf("fd00:1::%d", 10+(i+1)%len(b.nodes))
+				}
+			},
+			"no node has an address of its own of family IPv6 (2 nodes claim addresses of others: of node n-0, ",
+		},
 		"a network of one family": {
 			func(b *balanced, _ *corev1.Service) { b.DeleteSubnet(subnet6) },
 			"network nodes has no subnet of family IPv6: add one, or set spec.ipFamilyPolicy to SingleStack",
@@ -308,6 +316,16 @@ func TestALoadBalancerOfOneFamilyServesOn(t *testing.T) {
 	e.say(t, "has no address of family IPv6, and Octavia adds none to one that exists: delete the Service and create it again")
 	b.remove(t, s)
 	b.nothingLeft(t)
+}
+
+// TestAServiceLearnsWhichFamilyItsLoadBalancerLacks: it was made for the other one, by whom or what Services were then.
+func TestAServiceLearnsWhichFamilyItsLoadBalancerLacks(t *testing.T) {
+	b, e := dualStacked(t, 2)
+	s := service("web")
+	b.ensure(t, s)
+	families(corev1.IPFamilyPolicyPreferDualStack, corev1.IPv6Protocol, corev1.IPv4Protocol)(s)
+	b.ensure(t, s)
+	e.say(t, "has no address of family IPv6, and Octavia adds none to one that exists")
 }
 
 // TestASecondAddressThatOctaviaRefuses: the error is Octavia's, and nothing is left behind.

@@ -2,6 +2,7 @@ package loadbalancer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -106,7 +107,10 @@ func (p place) findSecond(ctx context.Context, o octavia) (made *second, lacks s
 		return nil, "the port of annotation " + prefix + "port-id has one address for it: remove the annotation", nil
 	}
 	made = &second{address: s.ownAddress(s.second)}
-	if made.targets, err = p.b.secondMembers(ctx, s, p.nodes, ""); err != nil {
+	made.targets, err = p.b.secondMembers(ctx, s, p.nodes, "")
+	if claimed := (*falseClaimsError)(nil); errors.As(err, &claimed) {
+		return nil, fmt.Sprintf("no node has an address of its own of family %s (%s): correct them, or %s", s.second, claimed, single), nil
+	} else if err != nil {
 		return nil, "", err
 	}
 	if len(made.targets) == 0 {

@@ -31,6 +31,16 @@ type Claim struct {
 	Address string
 }
 
+// falseClaimsError says that each address that nodes claim is another machine's.
+type falseClaimsError struct {
+	count     int
+	node, why string // of one of them
+}
+
+func (e *falseClaimsError) Error() string {
+	return fmt.Sprintf("%d nodes claim addresses of others: of node %s, %s", e.count, e.node, e.why)
+}
+
 // withoutFalse leaves out nodes that claim the address of another machine: their kubelets write it.
 func (b *Balancers) withoutFalse(
 	ctx context.Context,
@@ -50,9 +60,8 @@ func (b *Balancers) withoutFalse(
 	}
 	if len(claims) > 0 && len(refused) == len(claims) {
 		first := slices.Min(slices.Collect(maps.Keys(refused)))
-		return nil, fmt.Errorf("no node can be a member of the load balancer of Service %s/%s; it keeps those that it has "+
-			"(%d nodes claim addresses of others: of node %s, %s)",
-			s.service.Namespace, s.service.Name, len(refused), first, refused[first])
+		return nil, fmt.Errorf("no node can be a member of the load balancer of Service %s/%s; it keeps those that it has (%w)",
+			s.service.Namespace, s.service.Name, &falseClaimsError{len(refused), first, refused[first]})
 	}
 	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return refused[node.Name] != "" }), nil
 }
@@ -170,7 +179,13 @@ func (b *Balancers) secondMembers(
 
 // noteSingle sends an event to a dual-stack Service whose load balancer has one address. It serves by that.
 func (b *Balancers) noteSingle(ctx context.Context, s *settings, lb *loadbalancers.LoadBalancer) error {
-	if address, _ := vipOf(lb, s.second); s.second == "" || address != "" {
+	missing := s.second
+	if address, _ := vipOf(lb, s.family); address == "" {
+		missing = s.family // it was made for the other one
+	} else if address, _ := vipOf(lb, s.second); s.second == "" || address != "" {
+		return nil
+	}
+	if s.second == "" {
 		return nil
 	}
 	o, err := b.open(ctx)
@@ -182,7 +197,7 @@ func (b *Balancers) noteSingle(ctx context.Context, s *settings, lb *loadbalance
 		lacks = o.lacksSecondAddress()
 	}
 	b.notices.send(ctx, s.service, b.now(), fmt.Sprintf("Load balancer %s (%s) has no address of family %s, and %s",
-		lb.Name, lb.ID, s.second, lacks))
+		lb.Name, lb.ID, missing, lacks))
 	return nil
 }
 
