@@ -151,8 +151,11 @@ func onGCE(kind gcelab.Kind, moving ...string) cloudTrial {
 			return flags, []string{"--cloud", "gce:config=" + config}
 		},
 		moving: moving,
-		// Upstream's code reserves the address of a load balancer while it looks at it. State says whether one is left.
-		isSame: func(call v1.CloudCall) bool { return !call.Mutating || strings.Contains(call.Action, "/addresses") },
+		// Upstream's code reserves the address of a load balancer while it looks at it. State says whether one is left. To a firewall rule of 1.24 it adds
+		// the addresses that it is for.
+		isSame: func(call v1.CloudCall) bool {
+			return !call.Mutating || strings.Contains(call.Action, "/addresses") || strings.HasPrefix(call.Action, http.MethodPatch+" global/firewalls/")
+		},
 	}
 }
 
