@@ -18,9 +18,9 @@ import (
 // connection through its API server.
 const countsInterval = 3 * time.Second
 
-// judgeManagers has the objectives of KEP-2395 judged while a part is carried out, and tells onlookers how they stand. It
+// judgeManagers has the objectives of KEP-2395 judged while a part is executed, and tells onlookers how they stand. It
 // returns what ends that.
-func (p *Plane) judgeManagers(ctx context.Context, progress *lock.Progress) (end func()) {
+func judgeManagers(ctx context.Context, p *Plane, progress *lock.Progress) (end func()) {
 	if p.Objectives == nil {
 		return func() {}
 	}
@@ -36,7 +36,7 @@ func (p *Plane) judgeManagers(ctx context.Context, progress *lock.Progress) (end
 	})
 	looking.Go(func() {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			p.readCounts(ctx)
+			readCounts(ctx, p)
 			publish()
 		}, countsInterval)
 	})
@@ -47,8 +47,8 @@ func (p *Plane) judgeManagers(ctx context.Context, progress *lock.Progress) (end
 }
 
 // readCounts takes in what each manager has counted. One that does not answer is as it was.
-func (p *Plane) readCounts(ctx context.Context) {
-	s, _, err := p.newSurvey(ctx)
+func readCounts(ctx context.Context, p *Plane) {
+	s, _, err := newSurvey(ctx, p)
 	if err != nil {
 		return
 	}
@@ -65,8 +65,8 @@ func (p *Plane) readCounts(ctx context.Context) {
 	}
 }
 
-// judged are the objectives by which a run is paused; nil where the operator goes on whatever managers count.
-func (p *Plane) judged() *objectives.Watch {
+// judgedOf are the objectives by which a run is paused; nil where the operator goes on whatever managers count.
+func judgedOf(p *Plane) *objectives.Watch {
 	if p.IgnoreObjectives {
 		return nil
 	}

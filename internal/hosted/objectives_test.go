@@ -39,7 +39,7 @@ func TestARunInASeedIsPausedWhereManagersBreachTheirObjectives(t *testing.T) {
 	p.Objectives = objectives.NewWatch(w.clock.Now())
 	for range 2 { // the reader next to the run looks by the real clock, and this run takes no time
 		w.clock.Step(time.Minute)
-		p.readCounts(t.Context())
+		readCounts(t.Context(), p)
 	}
 	stop := make(chan struct{})
 	said := ""
@@ -88,12 +88,12 @@ func TestWhatManagersInASeedHaveCountedIsRead(t *testing.T) {
 	w.failing(p, component.KCM)
 	p.Objectives = objectives.NewWatch(w.clock.Now())
 	w.deaf = func(string) bool { return true }
-	p.readCounts(t.Context())
+	readCounts(t.Context(), p)
 	if words := p.Objectives.Words(); words != "" {
 		t.Errorf("of managers that do not answer it says %q", words)
 	}
 	w.deaf = nil
-	p.readCounts(t.Context())
+	readCounts(t.Context(), p)
 	if words := p.Objectives.Words(); words != "kept so far" {
 		t.Errorf("after one look it says %q", words)
 	}

@@ -35,7 +35,7 @@ type survey struct {
 // Owners asks every manager's pod, and the leases. It takes no snapshot. Its error says that the pods could not be
 // listed; what else could not be looked at is in Unknown.
 func (p *Plane) Owners(ctx context.Context) (Owners, error) {
-	s, pods, err := p.newSurvey(ctx)
+	s, pods, err := newSurvey(ctx, p)
 	if err != nil {
 		return s.found, err
 	}
@@ -47,7 +47,7 @@ func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 }
 
 // newSurvey begins a look with the pods of managers that run. It returns all pods of the namespace, too.
-func (p *Plane) newSurvey(ctx context.Context) (*survey, []corev1.Pod, error) {
+func newSurvey(ctx context.Context, p *Plane) (*survey, []corev1.Pod, error) {
 	s := &survey{plane: p, found: Owners{Time: p.clock().Now().UTC(), Loops: map[string]Owner{}}}
 	pods, err := p.Seed.Kube.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -430,7 +430,7 @@ func (p *Plane) carryOut(
 	stop <-chan struct{},
 ) error {
 	progress := lock.NewProgress(j.Doc().Run, publish)
-	defer p.judgeManagers(ctx, progress)()
+	defer judgeManagers(ctx, p, progress)()
 	tellBoth := func(e step.Event) {
 		progress.Saw(e)
 		if tell != nil {
@@ -445,7 +445,7 @@ func (p *Plane) engineOptions(before *v1.Snapshot, tell func(step.Event)) step.O
 		Kube: p.User.Kube, Dynamic: p.User.Dynamic,
 		Seed:   &step.Seed{Kube: p.Seed.Kube, Dynamic: p.Seed.Dynamic, Namespace: p.Namespace},
 		Scrape: p.scrape, ToolVersion: p.ToolVersion, Before: before, Tell: tell, Clock: p.clock(), Hook: p.Hook,
-		Objectives: p.judged(),
+		Objectives: judgedOf(p),
 	}
 }
 

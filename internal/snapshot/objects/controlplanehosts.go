@@ -119,7 +119,7 @@ func (c ControlPlane) Nodes(
 	}
 	return func(node string) string {
 		switch isLabelled, exists := labelled[node]; {
-		case !exists: // its pods stay for a while
+		case !exists && known[node]: // its pods stay for a while
 			return "does not count: its Node is gone"
 		case known[node]:
 			return ""
