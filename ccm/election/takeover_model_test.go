@@ -281,7 +281,6 @@ type step struct {
 
 // explore goes through all states, and returns how many there are. It stops at the first violation, and says how it is
 // come to.
-
 func (m *model) explore() (states int, violation string) {
 	seed, buffer := maphash.MakeSeed(), []byte(nil)
 	seen, how := map[uint64]bool{}, []step{{}}

@@ -230,6 +230,16 @@ func TestANewHostIsToldWhatItsVersionDoesNotTake(t *testing.T) {
 	if !slices.Contains(lines, "    no --feature-gates") {
 		t.Errorf("the gates of %s stay:\n%s", component.KCM, text)
 	}
+	tagged := gce30() // by a distribution: what people make of it is no edit of the image
+	for h := range tagged.Hosts {
+		for i := range tagged.Hosts[h].Components {
+			tagged.Hosts[h].Components[i].Image += "-distro.1"
+		}
+	}
+	own := mustMake(t, tagged, v1.Options{Image: cloudprovider.Own, ReplaceHosts: true, TargetVersion: "v1.31.0"})
+	if diff := cmp.Diff(lines, find(t, own, "await/in/"+component.KCM+"/1").Await.Instructions); diff != "" {
+		t.Errorf("with tags of a distribution (-want +have):\n%s", diff)
+	}
 	same := mustMake(t, gce30(), v1.Options{Image: cloudprovider.Own, ReplaceHosts: true, TargetVersion: "v1.30.4"})
 	for _, line := range find(t, same, "await/in/"+component.KCM+"/1").Await.Instructions {
 		if strings.Contains(line, "neither as a flag nor in a file") {

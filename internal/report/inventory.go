@@ -373,7 +373,13 @@ func (c *inventories) whyMember(instance string, moved map[string]bool, unready 
 
 // whyOtherTarget explains another target of a route. Node IPAM gives the pod CIDR of a Node that is gone to the next
 // one that comes.
-func (c *inventories) whyOtherTarget(before, after string) string {
+func (c *inventories) whyOtherTarget(cidr, before, after string) string {
+	has := slices.ContainsFunc(c.after.Nodes, func(n v1.Node) bool {
+		return n.Name == nodeOf(c.after, after) && slices.Contains(n.PodCIDRs, cidr)
+	})
+	if !has {
+		return ""
+	}
 	went, came := c.whyMember(before, c.wentNodes, ""), c.whyMember(after, c.cameNodes, "")
 	if went == "" || came == "" {
 		return ""
@@ -428,7 +434,7 @@ func (c *inventories) routes() {
 			c.expect(name, fieldObject, "to "+b.Target, "", c.whyMember(b.Target, c.wentNodes, ""))
 			continue
 		}
-		c.expect(name, "target", b.Target, a.Target, c.whyOtherTarget(b.Target, a.Target))
+		c.expect(name, "target", b.Target, a.Target, c.whyOtherTarget(b.CIDR, b.Target, a.Target))
 		c.differ(name, "state", b.State, a.State)
 	}
 	for name, a := range after {

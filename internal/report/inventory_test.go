@@ -105,6 +105,7 @@ func TestInventory(t *testing.T) {
 				b.Nodes, b.Cloud.Routes, b.Cloud.Instances = b.Nodes[:7], b.Cloud.Routes[:7], b.Cloud.Instances[:7]
 				a.Nodes, a.Cloud.Routes = a.Nodes[1:], a.Cloud.Routes[:7]
 				a.Cloud.Routes[0].Target = "i-000000a7"
+				a.Nodes[len(a.Nodes)-1].PodCIDRs = []string{a.Cloud.Routes[0].CIDR}
 			},
 			want: []v1.Difference{
 				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "object", Before: "present"},
@@ -113,6 +114,20 @@ func TestInventory(t *testing.T) {
 					Object: "Route/rtb-lab/10.200.0.0/24", Field: "target", Before: "i-000000a0", After: "i-000000a7", Expected: true,
 					Why: "Node ip-10-0-0-11.ec2.internal is gone, and Node ip-10-0-0-18.ec2.internal that came has its pod CIDR",
 				},
+			},
+		},
+		{
+			name: "a route leads to a Node that came and has another pod CIDR",
+			change: func(b, a *v1.Snapshot) {
+				b.Nodes, b.Cloud.Routes, b.Cloud.Instances = b.Nodes[:7], b.Cloud.Routes[:7], b.Cloud.Instances[:7]
+				a.Nodes, a.Cloud.Routes = a.Nodes[1:], a.Cloud.Routes[:7]
+				a.Cloud.Routes[0].Target = "i-000000a7"
+				a.Nodes[len(a.Nodes)-1].PodCIDRs = []string{"10.200.99.0/24"}
+			},
+			want: []v1.Difference{
+				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "object", Before: "present"},
+				{Object: "Route/rtb-lab/10.200.0.0/24", Field: "target", Before: "i-000000a0", After: "i-000000a7"},
+				{Object: "Node/ip-10-0-0-18.ec2.internal", Field: "object", After: "present", Expected: true, Why: "it joined: no step of a migration adds a Node"},
 			},
 		},
 		{

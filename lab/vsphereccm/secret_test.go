@@ -3,6 +3,7 @@ package vsphereccm
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,7 +75,7 @@ func startBySecret(t *testing.T, ini bool, objects ...runtime.Object) *bySecret 
 	sim.SetPassword(right)
 	b := &bySecret{fixture: &fixture{VCenter: sim}, api: fake.NewClientset(objects...)}
 	b.server, _ = sim.Address()
-	b.cloud = open(t, secretConfig(t, sim, ini), client.Options{})
+	b.cloud = open(t, secretConfig(t, sim, ini), client.Options{RefusedFor: time.Hour}) // however long the test takes
 	b.machines, b.nodes = nodes(t, sim)
 	return b
 }

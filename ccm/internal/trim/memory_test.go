@@ -259,7 +259,7 @@ func measured(tb testing.TB, nodes int, streams, plain bool) (f footprint) {
 	return f
 }
 
-// TestANodeInTheCacheTakesFewKilobytes: with as much garbage again as the process has, at most six for each node.
+// TestANodeInTheCacheTakesFewKilobytes: with half as much garbage again, as the process lets there be, at most six for each node.
 func TestANodeInTheCacheTakesFewKilobytes(t *testing.T) {
 	for name, streams := range map[string]bool{"an API server that lists": false, "one that streams": true} {
 		t.Run(name, func(t *testing.T) {

@@ -37,8 +37,11 @@ var common = struct {
 	texts map[string]string
 }{texts: map[string]string{}}
 
-// mostCommon bounds them: what comes after that is kept as it is.
-const mostCommon = 4096
+// mostCommon and longestCommon bound them, as kubelets write them: what comes after that, or is longer, is kept as it is.
+const (
+	mostCommon    = 4096
+	longestCommon = 128
+)
 
 // valuesDiffer are labels whose values are a node's own.
 var valuesDiffer = map[string]bool{corev1.LabelHostname: true}
@@ -77,6 +80,9 @@ func share(node *corev1.Node) {
 
 // shared is a string that others have, too. The caller has the lock.
 func shared(text string) string {
+	if len(text) > longestCommon {
+		return text
+	}
 	known, ok := common.texts[text]
 	if !ok && len(common.texts) < mostCommon {
 		common.texts[text], known, ok = text, text, true

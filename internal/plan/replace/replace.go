@@ -219,9 +219,9 @@ func (r *replacement) compareFlags() {
 			v1.Edit{Op: v1.EditSetFlag, Name: "controllers", Value: external.ControllersWithoutIPAM(r.draft, r.kcm, r.to)},
 		)
 	}
-	r.managerEdits = upgrade.AddEdits(&next, r.kcm, r.managerEdits)
+	r.managerEdits = upgrade.DropUnknown(&next, r.kcm, r.managerEdits)
 	if api := clusterview.FindComponent(r.old[0], component.KAS); api != nil {
-		r.serverEdits = upgrade.AddEdits(&next, api, external.APIServerEdits(&next, api))
+		r.serverEdits = upgrade.DropUnknown(&next, api, external.APIServerEdits(&next, api))
 	}
 	for _, note := range next.Notes {
 		r.draft.Note(note)

@@ -212,13 +212,18 @@ func AddEdits(d *draft.Draft, c *v1.Component, edits []v1.Edit) []v1.Edit {
 	if image, err := controlplane.Retag(c.Image, tag); err != nil || image == c.Image {
 		return edits
 	}
+	return DropUnknown(d, c, append([]v1.Edit{{Op: v1.EditSetImage, Name: c.Name, Value: tag}}, edits...))
+}
+
+// DropUnknown adds to edits what becomes of the flags and gates that a component's new version no longer takes.
+func DropUnknown(d *draft.Draft, c *v1.Component, edits []v1.Edit) []v1.Edit {
 	v := versionChange{
 		draft: d,
 		c:     c,
 		flags: maps.Clone(c.Flags),
+		edits: slices.Clone(edits),
 		from:  d.MinorNow(c),
 	}
-	v.edits = append([]v1.Edit{{Op: v1.EditSetImage, Name: c.Name, Value: tag}}, edits...)
 	for _, e := range edits {
 		switch e.Op {
 		case v1.EditSetFlag:

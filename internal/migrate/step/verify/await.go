@@ -160,8 +160,8 @@ func (x Await) IsOvertaken(ctx context.Context, s, later v1.Step) (bool, error) 
 }
 
 // mayBeBack reports whether the host that a wait has seen go may be there again, with its manager. That one would take
-// the loops as soon as nobody holds their lease. A new host may have the name of an old one: its kube-controller-manager
-// shows that it is new.
+// the loops as soon as no other manager holds their lease. A new host may have the name of an old one. Its
+// kube-controller-manager shows that it is new.
 func (x Await) mayBeBack(ctx context.Context, s v1.Step) (bool, error) {
 	node := s.Await.NodeGone
 	if node == "" {
