@@ -119,7 +119,7 @@ func TestManagersOfADaemonSetComeThereAndBack(t *testing.T) {
 	for provider, of := range clouds {
 		t.Run(provider, func(t *testing.T) {
 			trial := of()
-			trial.RunPods, trial.shape = true, "static pods, then a DaemonSet"
+			trial.RunPods, trial.NameNodes, trial.shape = true, true, "static pods, then a DaemonSet"
 			more := trial.more
 			trial.more = func(t *testing.T, lab *Trial) (flags, verify []string) {
 				t.Helper()
