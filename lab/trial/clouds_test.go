@@ -244,6 +244,7 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 			flags := slices.Concat(accept, of.verify, lab.flags, []string{"--strategy", strategy})
 			cli(t, lab, 0, nil, append([]string{"check"}, flags...)...)
 			there := watched(t, lab, func() { cli(t, lab, 0, nil, append([]string{"apply", "--yes"}, flags...)...) })
+			there.Gaps = of.seen(there.Gaps)
 			s.noteThere(there)
 			op.awaitOwners(t, external(of.moving...))
 			cli(t, lab, 0, nil, append([]string{"verify"}, of.verify...)...)
@@ -251,6 +252,7 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 			s.recreated = recreated(t, lab, nodes, cloud)
 			nodesStay(t, lab, nodes, cloud)
 			back := watched(t, lab, func() { cli(t, lab, 0, nil, "rollback", "--yes") })
+			back.Gaps = of.seen(back.Gaps)
 			s.noteBack(back)
 			awaitInTree(t)
 			between()
@@ -279,6 +281,16 @@ func (of cloudTrial) runOf(lab *Trial, strategy string) run {
 		r.Cloud += ", pod CIDRs from it" // a row of its own: node IPAM takes 10 s to start in tree
 	}
 	return r
+}
+
+// seen are the gaps that can be seen. Of a kube-controller-manager that does not say what it runs, not even its calls to the cloud tell when it began or ended.
+func (of cloudTrial) seen(gaps []v1.Gap) []v1.Gap {
+	if !of.isMute {
+		return gaps
+	}
+	return slices.DeleteFunc(slices.Clone(gaps), func(g v1.Gap) bool {
+		return strings.HasPrefix(g.From, cluster.ControllerManager) || strings.HasPrefix(g.To, cluster.ControllerManager)
+	})
 }
 
 // shortGaps leaves out the in-tree manager's own start where that is slow. It also leaves out what cannot be seen: where a manager does not say what it runs,

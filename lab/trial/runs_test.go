@@ -304,7 +304,7 @@ func runsText(all []run) string {
 Generated from ` + "`provider-runs.json`" + `, which ` + "`make providers`" + ` writes; do not edit. Each row is a cluster of real components that was migrated and brought back in the lab, at the commit that it names.
 A gap is the longest time that a loop which moves had no manager. On the way back, restarts of kube-controller-manager from one to the other are not counted: they are
 [that manager's own start](../explanation/known-limits.md#the-last-restart-of-a-rollback).
-kube-controller-manager says since 1.26 which loops it runs. Of an older one, a gap is seen where a lease moves, and none elsewhere. A run passes only if the cloud holds the same objects afterwards, and the cluster the same nodes: nothing was recreated.
+kube-controller-manager says since 1.26 which loops it runs. Of an older one, gaps are seen between new managers alone. A run passes only if the cloud holds the same objects afterwards, and the cluster the same nodes: nothing was recreated.
 
 | provider | in tree | control plane | strategy | cloud | there and back | gap there | gap back | overlaps | recreated | commit |
 |---|---|---|---|---|---|---:|---:|---:|---:|---|
