@@ -10,7 +10,7 @@
 //   - If the provider lists instances, all nodes that are not Ready are asked for in one call per tick. If there are
 //     too many for one call, it is two calls, and the rest at the next tick. Upstream makes two calls for each of them.
 //   - A node that stays shut down is asked for less and less often, up to Options.BackoffLimit, and at once when it
-//     changes. Without a list, where each question is a call, so is a node whose instance runs.
+//     changes. Without a list, where each question is a call, so is a node whose instance runs or for which calls fail.
 //   - A deletion carries the UID and the resource version that were judged. A node that has become Ready, or another
 //     that has taken the name, is not deleted. EC2 gives instances, and so nodes, the names of former ones (k/k#39893).
 //   - A node is deleted when two looks have found no instance, a monitor period apart. Only "does not exist" without an

@@ -124,8 +124,8 @@ func (w *watched) shouldAsk(node *corev1.Node, now time.Time) bool {
 }
 
 // recordAnswer notes an answer and when to ask again. The interval doubles up to a limit while the answer is the same
-// and waiting costs little. An instance that is shut down seldom goes away. Errors are asked about again at the next
-// tick, and so are running instances if listing them costs nothing more.
+// and waiting costs little. An instance that is shut down seldom goes away. Where the provider lists instances, one
+// call asks for all: then errors and running instances are asked about again at the next tick.
 func (w *watched) recordAnswer(a answer, now time.Time, period, limit time.Duration, lists bool) {
 	if a == w.answer && !w.asked.IsZero() {
 		w.times++
@@ -139,7 +139,7 @@ func (w *watched) recordAnswer(a answer, now time.Time, period, limit time.Durat
 		w.delayed = false // there is an instance after all
 	}
 	w.answer, w.asked = a, now
-	calm := a == shutdown || a == foreign || a == running && !lists
+	calm := a == shutdown || a == foreign || (a == running || a == unknown) && !lists
 	if !calm || w.interval == 0 {
 		w.interval = period
 	} else {
@@ -147,6 +147,11 @@ func (w *watched) recordAnswer(a answer, now time.Time, period, limit time.Durat
 	}
 	// now is when the tick began: the next one comes a little later than a period, never earlier
 	w.due = now.Add(w.interval)
+}
+
+// awaitsRetry reports whether asking for the node has failed and is not due again yet.
+func (w *watched) awaitsRetry(now time.Time) bool {
+	return w.answer == unknown && w.times > 0 && !w.busy && now.Before(w.due)
 }
 
 // forgetAnswer has a node judged from the beginning: it is not what the answer was about.

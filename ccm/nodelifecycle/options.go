@@ -13,8 +13,8 @@ type Options struct {
 	// deleted at once. It counts from when the lease was adopted, which a restart or another replica does not change, so
 	// it has an end.
 	TakeoverGrace time.Duration
-	// BackoffLimit is how seldom a node is asked for at least whose state does not change. How long an instance that is
-	// shut down can be gone before its node is deleted is up to this.
+	// BackoffLimit is how seldom a node is asked for at least whose state does not change, or for which calls fail. How
+	// long an instance that is shut down can be gone before its node is deleted is up to this.
 	BackoffLimit time.Duration
 	// DeletionLimit and DeletionLimitPercent (of all nodes) are how many nodes may be deleted within DeletionWindow. The
 	// larger one holds. If the cloud has no instance for more, none of them is deleted. Nodes whose instances the cloud
@@ -53,7 +53,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"node-monitor-backoff-limit",
 		o.BackoffLimit,
 		"The longest time between two calls to the cloud about a node that is not "+
-			"Ready and whose instance stays shut down. The same holds for an unchanged instance if the provider cannot list instances. Every --node-monitor-period if that is longer.",
+			"Ready and whose instance stays shut down. The same holds for an unchanged instance, and for a call that fails again and again, if the provider cannot list instances. Every --node-monitor-period if that is longer.",
 	)
 	fs.IntVar(
 		&o.DeletionLimit,

@@ -45,7 +45,7 @@ func (c *Controller) tick(ticking, reads, calls context.Context) {
 	c.noteOwnNode(calls)
 	c.mu.Unlock()
 	c.decide(calls, nil) // nodes that are held may be gone by now
-	pass := c.beginPass(questions)
+	pass := c.beginPass(questions, begun)
 	var pending sync.WaitGroup
 	pending.Add(1)
 	c.work.Go(func() {
@@ -75,8 +75,9 @@ func (c *Controller) tick(ticking, reads, calls context.Context) {
 	}
 }
 
-// beginPass returns the evidence that the answers to questions add to.
-func (c *Controller) beginPass(questions []question) *evidence {
+// beginPass returns the evidence that the answers to questions add to. A node for which a call has failed counts as
+// failed until its next call. Otherwise a pass with one answer alone would prove that answer.
+func (c *Controller) beginPass(questions []question, now time.Time) *evidence {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pass := &evidence{open: len(questions), ownUnknown: c.own == ""}
@@ -85,6 +86,11 @@ func (c *Controller) beginPass(questions []question) *evidence {
 			pass.witnesses++
 		}
 		pass.ownPending = pass.ownPending || q.node.Name == c.own
+	}
+	for _, w := range c.watched {
+		if w.awaitsRetry(now) {
+			pass.missed++
+		}
 	}
 	return pass
 }
