@@ -104,7 +104,7 @@ func New(config Config) (*Controller, error) {
 	}
 	c.registration, err = config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.seen,
-		UpdateFunc: func(_, node any) { c.seen(node) },
+		UpdateFunc: c.updated,
 		DeleteFunc: c.nodeDeleted,
 	})
 	if err != nil {
@@ -119,6 +119,17 @@ func (c *Controller) Name() string { return "nodeipam" }
 // HealthChecker fails while an assignment, or the look at the nodes at the start, is stuck.
 func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
 	return progress.Open{UnnamedHealthChecker: c.tracker}
+}
+
+// updated takes notice of a node that has changed. A heartbeat is no reason for a write while the next one waits for
+// its back-off. Otherwise a node whose writes are refused would be written at each of its changes.
+func (c *Controller) updated(old, updated any) {
+	before, ok1 := old.(*corev1.Node)
+	after, ok2 := updated.(*corev1.Node)
+	if ok1 && ok2 && before.UID == after.UID && len(after.Spec.PodCIDRs) == 0 && c.queue.NumRequeues(after.Name) > 0 {
+		return
+	}
+	c.seen(updated)
 }
 
 // seen takes notice of a node. Nodes are updated several times a minute, so it does no more than a look at a map for
