@@ -282,6 +282,8 @@ type clusterState struct {
 	watched         bool
 	changed, looked time.Time
 	restarting      restarting
+	// missingRight is why the journal may not be read; toldMissing is what an event has said of it.
+	missingRight, toldMissing string
 	// holder is the other installation that migrates the cluster; empty for none.
 	holder  string
 	written written

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
@@ -45,6 +46,9 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 		seen := op.observe(ctx, found, o, o.Group == main.Group)
 		d := state.Decide(seen, op.Limits)
 		if o.Group == main.Group && op.isUnclaimed(o, d) {
+			if !op.mayClaim(ctx, o, seen) {
+				return nil
+			}
 			return op.claim(ctx, o)
 		}
 		written, err := op.write(ctx, o, d)
@@ -106,6 +110,38 @@ func (op *Operator) stopIfClaimedByOther(main view.Object) bool {
 func (op *Operator) isUnclaimed(o view.Object, d state.Decision) bool {
 	return op.Installation != "" && o.Cluster.Annotations[kubermaticv1.AnnotationOperator] == "" &&
 		d.Phase != kubermaticv1.PhaseNotNeeded && d.Phase != kubermaticv1.PhaseCompleted
+}
+
+// mayClaim reports whether this installation has read how far the migration of a cluster is, and starts that look. An
+// installation that has no right to read it would keep every other one from the cluster, and could do nothing for it.
+// Another error of the look is no reason to leave the cluster to others.
+func (op *Operator) mayClaim(ctx context.Context, o view.Object, seen state.Observation) bool {
+	c, missing, news := o.Cluster, "", false
+	op.states.withKnownState(c.Name, c.UID, func(r *clusterState) {
+		missing, news = r.missingRight, r.missingRight != "" && r.missingRight != r.toldMissing
+		r.toldMissing = r.missingRight
+	})
+	if seen.Journal.Known || !seen.Journal.At.IsZero() && missing == "" {
+		return true
+	}
+	if news {
+		op.Log.Info("A cluster is not claimed because a right is missing", "cluster", c.Name, "error", missing)
+		op.Recorder.Event(reference(o.Group, c), corev1.EventTypeWarning, state.ReasonRightMissing, fmt.Sprintf(
+			"The operator %s leaves this cluster to others: it may not read how far its migration is. "+
+				"Give it its role in namespace %s of the seed: %s", op.Installation, c.ControlPlaneNamespace(), missing))
+	}
+	if wait := max(op.Limits.Look, behind) - seen.Now.Sub(seen.Journal.At); wait > 0 {
+		op.queue.AddAfter(c.Name, wait)
+		return false
+	}
+	t := Target{
+		Name:      c.Name,
+		Namespace: c.ControlPlaneNamespace(),
+		Group:     o.Group,
+		Cluster:   c,
+	}
+	op.looks.startLooks(ctx, t, state.Work{Journal: true})
+	return false
 }
 
 // claim makes a cluster this installation's. Of two that try it at once, the API server takes one: the write is bound

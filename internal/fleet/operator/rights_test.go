@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
 )
 
 // refuse lets a seed show the Deployments of a namespace only while it is granted, and no namespace's but one by one. The
@@ -95,5 +98,50 @@ func TestNothingIsBegunInANamespaceThatHasNotAnsweredYet(t *testing.T) {
 		}
 		answers.Store(true)
 		w.until("a", kubermaticv1.PhaseCompleted, 20*time.Minute)
+	})
+}
+
+// An operator that may not read a seed's namespace keeps no other one from the cluster, and says what it lacks.
+func TestAClusterIsNotClaimedWithoutTheRightToReadItsJournal(t *testing.T) {
+	bubble(t, func(o *Options) { o.Installation = "system/operator" }, func(w *world) {
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "transplant-journal", nil)
+		w.change("a", func(c *userCluster) { c.noJournal = fmt.Errorf("reading the journal of the handover: %w", forbidden) })
+		w.cluster("a", enabled)
+		<-time.After(time.Hour)
+		if c := w.read("a"); c.Annotations[kubermaticv1.AnnotationOperator] != "" || len(c.Status.Conditions) > 0 {
+			t.Errorf("it is claimed by %q and has %d conditions", c.Annotations[kubermaticv1.AnnotationOperator], len(c.Status.Conditions))
+		}
+		var told []string
+		for len(w.recorder.Events) > 0 {
+			if e := <-w.recorder.Events; strings.Contains(e, state.ReasonRightMissing) {
+				told = append(told, e)
+			}
+		}
+		if len(told) != 1 || !strings.Contains(told[0], `configmaps "transplant-journal" is forbidden`) || !strings.Contains(told[0], "in namespace cluster-a of the seed") {
+			t.Errorf("events: %q", told)
+		}
+		w.mu.Lock()
+		looks := w.seen
+		w.mu.Unlock()
+		if looks > 370 {
+			t.Errorf("%d looks in an hour, one in ten seconds is due", looks)
+		}
+		w.change("a", func(c *userCluster) { c.noJournal = nil })
+		w.until("a", kubermaticv1.PhaseCompleted, 2*time.Minute)
+		if by := w.read("a").Annotations[kubermaticv1.AnnotationOperator]; by != "system/operator" {
+			t.Errorf("it is claimed by %q once the right is given", by)
+		}
+	})
+}
+
+// Another error of the look is no reason to leave a cluster to others.
+func TestAClusterWhoseJournalCannotBeReadNowIsClaimed(t *testing.T) {
+	bubble(t, func(o *Options) { o.Installation = "system/operator" }, func(w *world) {
+		w.change("a", func(c *userCluster) { c.noJournal = errors.New("connection refused") })
+		w.cluster("a", enabled)
+		<-time.After(time.Minute)
+		if by := w.read("a").Annotations[kubermaticv1.AnnotationOperator]; by != "system/operator" {
+			t.Errorf("it is claimed by %q", by)
+		}
 	})
 }

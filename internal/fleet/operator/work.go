@@ -319,6 +319,10 @@ func (l *looks) see(ctx context.Context, t Target, w state.Work) {
 	if w.Journal {
 		journal, err := l.journal(ctx, t)
 		l.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
+			r.missingRight = ""
+			if apierrors.IsForbidden(err) {
+				r.missingRight = shownError(err)
+			}
 			if err != nil {
 				r.journal.At, r.journal.Error = time.Now(), shownError(err)
 				return

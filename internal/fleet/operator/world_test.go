@@ -65,7 +65,9 @@ type user struct {
 // userCluster is how one cluster behaves.
 type userCluster struct {
 	journal state.Journal
-	owners  state.Owners
+	// noJournal is what reading the journal gets.
+	noJournal error
+	owners    state.Owners
 	// run is what a run does instead of succeeding.
 	run func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error
 	// down is what every look and question gets.
@@ -172,7 +174,7 @@ func (u *user) Journal(_ context.Context, t Target) (state.Journal, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.seen++
-	return u.of(t.Name).journal, nil
+	return u.of(t.Name).journal, u.of(t.Name).noJournal
 }
 
 func (u *user) Owners(ctx context.Context, t Target) (state.Owners, error) {

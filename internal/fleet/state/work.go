@@ -92,6 +92,8 @@ const (
 	ReasonMachinesRestarted = "MachinesRestarted"
 	// ReasonPanicked: code of the operator that worked for the cluster has panicked.
 	ReasonPanicked = "OperatorPanicked"
+	// ReasonRightMissing is that an installation of the operator claims no cluster whose journal it may not read.
+	ReasonRightMissing = "RightMissing"
 	// ReasonWebhookMissed: the mutating webhook did not see the feature being switched on.
 	ReasonWebhookMissed = "WebhookMissed"
 )
