@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -76,7 +77,7 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 		if older.Cluster.UID != p.Cluster.UID { // it would be written over
 			return client.OtherCluster(o.refresh, older, p.Cluster.UID)
 		}
-		narrateChanged(c, o.refresh, older, p)
+		narrateChanged(ctx, c, o, older, p)
 	}
 	if o.out != "" {
 		if err := client.WritePlan(o.out, p); err != nil {
@@ -142,15 +143,26 @@ func refreshed(path string, f *client.PlanOptions, o *planOutput) (*v1.Plan, err
 	return p, nil
 }
 
-func narrateChanged(c *console.Console, path string, older, newer *v1.Plan) {
+// narrateChanged says which facts of the older plan have changed, and who wrote them last. A snapshot does not say who.
+func narrateChanged(ctx context.Context, c *console.Console, o planOutput, older, newer *v1.Plan) {
 	changed := compare.ChangedFacts(older, newer)
 	if len(changed) == 0 {
-		c.Narrate("every fact of %s still holds", path)
+		c.Narrate("every fact of %s still holds", o.refresh)
 		return
 	}
-	c.Narrate("%s of %s changed:", english.Count(len(changed), "fact"), path)
-	for _, line := range changed {
-		c.Narrate("  %s", line)
+	var ids []string
+	for _, f := range older.Facts {
+		if slices.ContainsFunc(changed, func(change compare.FactChange) bool { return change.ID == f.ID }) {
+			ids = append(ids, f.ID)
+		}
+	}
+	var writes map[string]string
+	if o.from == "" {
+		writes = run.LastWrites(ctx, c.Client, older, ids)
+	}
+	c.Narrate("%s of %s changed:", english.Count(len(changed), "fact"), o.refresh)
+	for _, change := range changed {
+		c.Narrate("  %s%s", change.Text, writes[change.ID])
 	}
 }
 

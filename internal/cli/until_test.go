@@ -146,4 +146,9 @@ func TestApplyLooksAtTheFactsOfAKubeadmCluster(t *testing.T) {
 		t.Errorf("the last line has %+v", changed)
 	}
 	c.unchanged()
+	r = c.run("plan", "--refresh", out)
+	if said := planstep.KubeadmFact + ": was "; r.code != exitcode.OK || !strings.Contains(r.errOut, said) ||
+		!strings.Contains(r.errOut, ", last written by kubectl-edit at "+at.UTC().Format("2006-01-02 15:04 MST")+"\n") {
+		t.Errorf("a plan that is made again does not say who changed the fact:\n%s", r.text(nil))
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/dryrun"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -59,6 +60,16 @@ func Plan(ctx context.Context, c *client.Client, o PlanOptions) (*v1.Plan, v1.Ch
 		p.Until = p.Steps[n-1].ID
 	}
 	return p, report, nil
+}
+
+// LastWrites says of facts of an older plan that have changed who wrote them last, and when, by the fact. A fact of
+// which that is not known is not in it.
+func LastWrites(ctx context.Context, c *client.Client, older *v1.Plan, facts []string) map[string]string {
+	on, writes := step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, map[string]string{}
+	for _, changed := range precondition.Changes(ctx, on, older, facts) {
+		writes[changed.Fact] = step.LastWrite(changed)
+	}
+	return writes
 }
 
 // TryOnServer sends what steps write to the API server, which stores nothing of it. It returns the answers; nil where

@@ -68,6 +68,20 @@ func Preflight(ctx context.Context, o step.Options, p *v1.Plan) error {
 	return Check(ctx, e, all)
 }
 
+// Changes returns which of some facts of a plan have changed since it was made. A fact that cannot be read is left out.
+// The options need both clients and the hosts.
+func Changes(ctx context.Context, o step.Options, p *v1.Plan, facts []string) (changed []v1.ChangedFact) {
+	e := step.NewEnv(o, journal.Of(v1.Journal{}))
+	e.Plan = p
+	for _, id := range facts {
+		if c, err := findChange(ctx, e, id); err == nil && c != nil {
+			c.Fact = id
+			changed = append(changed, *c)
+		}
+	}
+	return changed
+}
+
 // findChange returns how a fact has changed; nil when it has not. What this run wrote itself counts as the fact from
 // then on.
 func findChange(ctx context.Context, e *step.Env, id string) (*v1.ChangedFact, error) {

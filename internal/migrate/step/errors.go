@@ -33,13 +33,13 @@ func NewStale(format string, args ...any) *StaleError {
 func (e *StaleError) Error() string {
 	texts := make([]string, len(e.Changed))
 	for i, c := range e.Changed {
-		texts[i] = c.Message + lastWrite(c)
+		texts[i] = c.Message + LastWrite(c)
 	}
 	return "the plan is stale: " + strings.Join(texts, "; ")
 }
 
-// lastWrite says who wrote what has changed, and when; empty where that is not known.
-func lastWrite(c v1.ChangedFact) string {
+// LastWrite says who wrote what has changed, and when; empty where that is not known.
+func LastWrite(c v1.ChangedFact) string {
 	const minute = "2006-01-02 15:04 MST"
 	switch {
 	case c.ChangedAt == nil:

@@ -2,15 +2,23 @@ package compare
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// ChangedFacts says in sentences which facts differ between an older plan and a newer one of the same cluster. They are
-// sorted by their IDs, with both values.
-func ChangedFacts(older, newer *v1.Plan) []string {
+// FactChange is a fact that differs between two plans.
+type FactChange struct {
+	ID string
+	// Text names the fact, with both values.
+	Text string
+}
+
+// ChangedFacts returns which facts differ between an older plan and a newer one of the same cluster. They are sorted by
+// their IDs.
+func ChangedFacts(older, newer *v1.Plan) []FactChange {
 	was, is := factsOf(older), factsOf(newer)
 	ids := map[string]bool{}
 	for id := range was {
@@ -19,20 +27,23 @@ func ChangedFacts(older, newer *v1.Plan) []string {
 	for id := range is {
 		ids[id] = true
 	}
-	var out []string
-	for id := range ids {
+	var out []FactChange
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		a, before := was[id]
 		b, after := is[id]
+		text := ""
 		switch {
 		case !before:
-			out = append(out, fmt.Sprintf("%s: not looked at before, now %s", id, value(b)))
+			text = fmt.Sprintf("%s: not looked at before, now %s", id, value(b))
 		case !after:
-			out = append(out, fmt.Sprintf("%s: was %s, no longer needed", id, value(a)))
+			text = fmt.Sprintf("%s: was %s, no longer needed", id, value(a))
 		case a.Value != b.Value:
-			out = append(out, fmt.Sprintf("%s: was %s, now %s%s", id, value(a), value(b), detail(a.Detail, b.Detail)))
+			text = fmt.Sprintf("%s: was %s, now %s%s", id, value(a), value(b), detail(a.Detail, b.Detail))
+		default:
+			continue
 		}
+		out = append(out, FactChange{id, text})
 	}
-	sort.Strings(out)
 	return out
 }
 
