@@ -61,6 +61,8 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 		{"apply --seed-namespace=cluster-x --probe --max-unavailable=3 --host-access=none", "--host-access, --max-unavailable, --probe would have no effect"},
 		{"rollback --seed-namespace=cluster-x --without-host=a", "--without-host would have no effect"},
 		{"status --seed-namespace=cluster-x --details=nodes", "--details would have no effect"},
+		{"pause --seed-direct", "--seed-direct needs --seed-namespace"},
+		{"unlock --seed-namespace=cluster-x --as=jane", "--as would have no effect"},
 		{"timeline --seed-namespace=cluster-x --ownership-log=x", "--ownership-log would have no effect"},
 	} {
 		var out, narrated bytes.Buffer

@@ -13,10 +13,13 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/cli/seed"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/holder"
+	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
@@ -30,51 +33,98 @@ func newPause(c *console.Console) *cobra.Command {
 		Use:     "pause",
 		Short:   "Let a run wait before its next step, from any machine",
 		Args:    cobra.NoArgs,
-		Example: "  transplant pause --reason \"the shop is open\"",
+		Example: "  transplant pause --reason \"the shop is open\"\n  transplant pause --seed-namespace=cluster-abc",
 		Long: "Pause asks the run to wait: the step that is under way is finished first. The process that executes the run keeps its lock meanwhile. An apply or rollback\n" +
 			"that is started on a paused run says so and waits, too. Asking twice changes nothing. Pause needs the right to update one ConfigMap.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.Connect(); err != nil {
-				return err
-			}
-			if err := c.RefuseGuess(); err != nil {
-				return err
-			}
-			doc, err := findUnfinishedRun(cmd.Context(), c, "pause")
+			k, err := ownRun(c)
 			if err != nil {
 				return err
 			}
-			want := v1.Pause{
-				Run:    doc.Run,
-				By:     requesterName(),
-				At:     c.ServerTime().UTC(),
-				Reason: reason,
-			}
-			asked, err := pause.Request(cmd.Context(), c.Kube, want)
-			if err != nil {
-				return err
-			}
-			held, err := lock.Read(cmd.Context(), c.Kube)
-			c.Narrate(
-				"migration %s is %s\n%s\nnext: transplant status --watch; transplant resume lets it go on",
-				doc.Run,
-				pause.Describe(*asked),
-				describePause(held, err),
-			)
-			return c.PrintResult(output, v1.ChangeResult{
-				Command: "pause",
-				Changed: isOwnRequest(*asked, want),
-				Run:     doc.Run,
-				Phase:   doc.Phase,
-				Paused:  asked,
-				Lock:    lockStatus(c, held, err),
-				Next:    "transplant status --watch",
-			})
+			return pauseRun(cmd.Context(), k, reason, output)
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few words: it is shown to all who look on")
-	return cmd
+	return seed.AddTo(c, cmd, func(ctx context.Context, h *seed.Command) error {
+		return pauseRun(ctx, runInSeed(h, h.Part), reason, output)
+	})
+}
+
+// pauseRun asks a run to wait before its next step.
+func pauseRun(ctx context.Context, k keptRun, reason string, output *printer.Format) error {
+	if err := k.RefuseGuess(); err != nil {
+		return err
+	}
+	doc, err := findUnfinishedRun(ctx, k, "pause")
+	if err != nil {
+		return err
+	}
+	want := v1.Pause{
+		Run:    doc.Run,
+		By:     requesterName(),
+		At:     k.now().UTC(),
+		Reason: reason,
+	}
+	asked, err := pause.RequestAt(ctx, k.at, want)
+	if err != nil {
+		return err
+	}
+	held, err := lock.ReadAt(ctx, k.at)
+	next := "transplant status --watch" + k.flags
+	k.Narrate(
+		"migration %s is %s\n%s\nnext: %s; %s lets it go on",
+		doc.Run,
+		pause.Describe(*asked),
+		describePause(held, err),
+		next,
+		pause.HowToResume(k.at),
+	)
+	return k.PrintResult(output, v1.ChangeResult{
+		Command: "pause",
+		Changed: isOwnRequest(*asked, want),
+		Run:     doc.Run,
+		Phase:   doc.Phase,
+		Paused:  asked,
+		Lock:    lockStatus(k, held, err),
+		Next:    next,
+	})
+}
+
+// keptRun is where the journal, the pause and the lock of a run are kept, and how commands are called for it.
+type keptRun struct {
+	*console.Console
+	at  journal.ObjectLocation
+	now func() time.Time
+	// flags name the run in further commands: those of a seed, or none.
+	flags string
+	// name says which cluster this is; the journal is nil where it was not read.
+	name func(ctx context.Context, doc *v1.Journal)
+}
+
+// ownRun is the run on a cluster that runs its own control plane.
+func ownRun(c *console.Console) (keptRun, error) {
+	if err := c.Connect(); err != nil {
+		return keptRun{}, err
+	}
+	name := func(ctx context.Context, doc *v1.Journal) { c.NameCluster(c.DescribeCluster(ctx, doc)) }
+	return keptRun{
+		Console: c,
+		at:      journal.InCluster(c.Kube),
+		now:     c.ServerTime,
+		name:    name,
+	}, nil
+}
+
+// runInSeed is the run of a part of a migration whose control plane is in a seed.
+func runInSeed(h *seed.Command, part hosted.Part) keptRun {
+	return keptRun{
+		Console: h.Console,
+		at:      h.Plane.Location(part),
+		now:     h.Now,
+		flags:   h.Where(part),
+		name:    func(context.Context, *v1.Journal) { h.Narrate("%s", h.PlaneName()) },
+	}
 }
 
 func newResume(c *console.Console) *cobra.Command {
@@ -86,54 +136,62 @@ func newResume(c *console.Console) *cobra.Command {
 		Example: "  transplant resume",
 		Long:    "Resume takes back what pause asked for. It executes nothing itself: if the lock is free, run apply or rollback after it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.Connect(); err != nil {
-				return err
-			}
-			if err := c.RefuseGuess(); err != nil {
-				return err
-			}
-			doc, err := findUnfinishedRun(cmd.Context(), c, "resume")
+			k, err := ownRun(c)
 			if err != nil {
 				return err
 			}
-			was, err := pause.Resume(cmd.Context(), c.Kube, doc.Run)
-			if err != nil {
-				return err
-			}
-			result := v1.ChangeResult{
-				Command: "resume",
-				Changed: was != nil,
-				Run:     doc.Run,
-				Phase:   doc.Phase,
-				Paused:  was,
-			}
-			if was == nil {
-				c.Narrate("migration %s was not paused: nothing to do", doc.Run)
-				return c.PrintResult(output, result)
-			}
-			c.Narrate("the pause of migration %s is lifted: it was %s", doc.Run, pause.Describe(*was))
-			held, err := lock.Read(cmd.Context(), c.Kube)
-			result.Lock = lockStatus(c, held, err)
-			if errors.Is(err, lock.ErrNoLock) {
-				result.Next = c.Called + " " + map[string]string{
-					v1.RunApplying:    "apply",
-					v1.RunRollingBack: "rollback",
-				}[doc.Phase]
-				c.Narrate("no command executes it now\nnext: %s", result.Next)
-			} else if err == nil {
-				result.Next = c.AsCalled("transplant status --watch")
-				c.Narrate("%s executes it\nnext: %s", held.Who(), result.Next)
-			}
-			return c.PrintResult(output, result)
+			return resumeRun(cmd.Context(), k, output)
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
-	return cmd
+	return seed.AddTo(c, cmd, func(ctx context.Context, h *seed.Command) error {
+		return resumeRun(ctx, runInSeed(h, h.Part), output)
+	})
+}
+
+// resumeRun lifts the pause of a run.
+func resumeRun(ctx context.Context, k keptRun, output *printer.Format) error {
+	if err := k.RefuseGuess(); err != nil {
+		return err
+	}
+	doc, err := findUnfinishedRun(ctx, k, "resume")
+	if err != nil {
+		return err
+	}
+	was, err := pause.ResumeAt(ctx, k.at, doc.Run)
+	if err != nil {
+		return err
+	}
+	result := v1.ChangeResult{
+		Command: "resume",
+		Changed: was != nil,
+		Run:     doc.Run,
+		Phase:   doc.Phase,
+		Paused:  was,
+	}
+	if was == nil {
+		k.Narrate("migration %s was not paused: nothing to do", doc.Run)
+		return k.PrintResult(output, result)
+	}
+	k.Narrate("the pause of migration %s is lifted: it was %s", doc.Run, pause.Describe(*was))
+	held, err := lock.ReadAt(ctx, k.at)
+	result.Lock = lockStatus(k, held, err)
+	if errors.Is(err, lock.ErrNoLock) {
+		result.Next = k.Called + " " + map[string]string{
+			v1.RunApplying:    "apply",
+			v1.RunRollingBack: "rollback",
+		}[doc.Phase] + k.flags
+		k.Narrate("no command executes it now\nnext: %s", result.Next)
+	} else if err == nil {
+		result.Next = k.AsCalled("transplant status --watch" + k.flags)
+		k.Narrate("%s executes it\nnext: %s", held.Who(), result.Next)
+	}
+	return k.PrintResult(output, result)
 }
 
 // findUnfinishedRun is the run that is begun and not ended; an error where there is none to pause or resume.
-func findUnfinishedRun(ctx context.Context, c *console.Console, what string) (v1.Journal, error) {
-	j, err := journal.Open(ctx, c.Kube)
+func findUnfinishedRun(ctx context.Context, k keptRun, what string) (v1.Journal, error) {
+	j, err := k.at.Open(ctx)
 	if errors.Is(err, journal.ErrNoJournal) {
 		return v1.Journal{}, exitcode.With(
 			exitcode.Error,
@@ -144,7 +202,7 @@ func findUnfinishedRun(ctx context.Context, c *console.Console, what string) (v1
 		return v1.Journal{}, err
 	}
 	doc := j.Doc()
-	c.NameCluster(c.DescribeCluster(ctx, &doc))
+	k.name(ctx, &doc)
 	if !doc.IsUnderWay() {
 		return v1.Journal{}, exitcode.With(
 			exitcode.Error,
@@ -169,11 +227,11 @@ func describePause(held *lock.State, err error) string {
 }
 
 // lockStatus is what was read of a lock; nil where there is none.
-func lockStatus(c *console.Console, held *lock.State, err error) *v1.LockStatus {
+func lockStatus(k keptRun, held *lock.State, err error) *v1.LockStatus {
 	if err != nil {
 		return nil
 	}
-	return status.Judge(status.Facts{Now: c.ServerTime(), Lock: held}).Lock
+	return status.Judge(status.Facts{Now: k.now(), Lock: held}).Lock
 }
 
 // isOwnRequest reports whether the run waits for this request, and not for an earlier one.
@@ -202,40 +260,47 @@ func newUnlock(c *console.Console) *cobra.Command {
 			"seen. If the holder was a process of this machine, in the same container, unlock knows at once that it has ended. A lock that is renewed is refused: its holder is at work.\n\n" +
 			"With --force a lock that is renewed is deleted, too: its holder notices within seconds and stops in the middle of its step.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.Connect(); err != nil {
-				return err
-			}
-			c.NameCluster(c.DescribeCluster(cmd.Context(), nil))
-			result, err := removeLock(cmd.Context(), c, yes, force)
+			k, err := ownRun(c)
 			if err != nil {
 				return err
 			}
-			return c.PrintResult(output, result)
+			return unlockRun(cmd.Context(), k, yes, force, output)
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	cmd.Flags().BoolVar(&yes, "yes", false, console.YesUsage)
 	cmd.Flags().
 		BoolVar(&force, "force", false, "also when the lock is renewed: its holder stops in the middle of its step")
-	return cmd
+	return seed.AddTo(c, cmd, func(ctx context.Context, h *seed.Command) error {
+		return unlockRun(ctx, runInSeed(h, hosted.Handover), yes, force, output) // the parts have one lock
+	})
+}
+
+func unlockRun(ctx context.Context, k keptRun, yes, force bool, output *printer.Format) error {
+	k.name(ctx, nil)
+	result, err := removeLock(ctx, k, yes, force)
+	if err != nil {
+		return err
+	}
+	return k.PrintResult(output, result)
 }
 
 // removeLock deletes the lock, unless its holder is at work.
-func removeLock(ctx context.Context, c *console.Console, yes, force bool) (v1.ChangeResult, error) {
+func removeLock(ctx context.Context, k keptRun, yes, force bool) (v1.ChangeResult, error) {
 	result := v1.ChangeResult{Command: "unlock"}
-	ownLock, err := lock.Read(ctx, c.Kube)
+	ownLock, err := lock.ReadAt(ctx, k.at)
 	if errors.Is(err, lock.ErrNoLock) {
-		c.Narrate("the lock is free: nothing to do")
+		k.Narrate("the lock is free: nothing to do")
 		return result, nil
 	} else if err != nil {
 		return result, err
 	}
-	result.Lock = lockStatus(c, ownLock, nil)
-	c.Narrate("the lock is held by %s", wording.HolderWords(*result.Lock))
-	alive, err := isRenewed(ctx, c, ownLock)
+	result.Lock = lockStatus(k, ownLock, nil)
+	k.Narrate("the lock is held by %s", wording.HolderWords(*result.Lock))
+	alive, err := isRenewed(ctx, k, ownLock)
 	switch {
 	case errors.Is(err, lock.ErrNoLock):
-		c.Narrate("its holder gave it up while it was looked at: nothing to do")
+		k.Narrate("its holder gave it up while it was looked at: nothing to do")
 		return result, nil
 	case err != nil:
 		return result, err
@@ -246,15 +311,15 @@ func removeLock(ctx context.Context, c *console.Console, yes, force bool) (v1.Ch
 			ownLock.Who(),
 		)
 	case alive:
-		c.Narrate("it is renewed: its holder is at work, and will stop in the middle of its step")
+		k.Narrate("it is renewed: its holder is at work, and will stop in the middle of its step")
 	}
-	if err := c.Approve(client.Question{Yes: yes, What: fmt.Sprintf("delete the lock of %s", ownLock.Who())}); err != nil {
+	if err := k.Approve(client.Question{Yes: yes, What: fmt.Sprintf("delete the lock of %s", ownLock.Who())}); err != nil {
 		return result, err
 	}
 	if force {
-		err = lock.ForceUnlock(ctx, c.Kube, ownLock)
+		err = lock.ForceUnlock(ctx, k.at, ownLock)
 	} else {
-		err = lock.Unlock(ctx, c.Kube, ownLock)
+		err = lock.Unlock(ctx, k.at, ownLock)
 	}
 	var locked *lock.HeldError
 	if errors.As(err, &locked) {
@@ -266,19 +331,19 @@ func removeLock(ctx context.Context, c *console.Console, yes, force bool) (v1.Ch
 	} else if err != nil {
 		return result, err
 	}
-	result.Changed, result.Next = true, c.AsCalled(nextAfterUnlock(ctx, c))
-	c.Narrate("the lock is gone\nnext: %s", result.Next)
+	result.Changed, result.Next = true, k.AsCalled(nextAfterUnlock(ctx, k))
+	k.Narrate("the lock is gone\nnext: %s", result.Next)
 	return result, nil
 }
 
 // isRenewed reports whether the holder of a lock is at work.
-func isRenewed(ctx context.Context, c *console.Console, ownLock *lock.State) (bool, error) {
+func isRenewed(ctx context.Context, k keptRun, ownLock *lock.State) (bool, error) {
 	if ownLock.EndedHere() {
-		c.Narrate("its holder was a process of this machine, which is gone")
+		k.Narrate("its holder was a process of this machine, which is gone")
 		return false, nil
 	}
-	c.Narrate("looking for %s whether it is renewed", 2*lock.Renewal)
-	err := lock.Observe(ctx, c.Kube, client.LockClock, ownLock)
+	k.Narrate("looking for %s whether it is renewed", 2*lock.Renewal)
+	err := lock.Observe(ctx, k.at, client.LockClock, ownLock)
 	var locked *lock.HeldError
 	if errors.As(err, &locked) {
 		return true, nil
@@ -287,16 +352,24 @@ func isRenewed(ctx context.Context, c *console.Console, ownLock *lock.State) (bo
 }
 
 // nextAfterUnlock is the command that goes on with what the holder of the lock had begun.
-func nextAfterUnlock(ctx context.Context, c *console.Console) string {
-	j, err := journal.Open(ctx, c.Kube)
-	if err != nil {
-		return "transplant status"
+func nextAfterUnlock(ctx context.Context, k keptRun) string {
+	parts := []keptRun{k}
+	if k.at.NamespaceOrDefault() != component.Namespace { // the second part of a migration in a seed has the same lock
+		finish := k
+		finish.at.Part, finish.flags = string(hosted.Finish), k.flags+" --part "+string(hosted.Finish)
+		parts = append(parts, finish)
 	}
-	switch j.Doc().Phase {
-	case v1.RunApplying:
-		return "transplant apply, or transplant rollback"
-	case v1.RunRollingBack:
-		return "transplant rollback"
+	for _, part := range parts {
+		j, err := part.at.Open(ctx)
+		if err != nil {
+			continue
+		}
+		switch j.Doc().Phase {
+		case v1.RunApplying:
+			return "transplant apply" + part.flags + ", or transplant rollback" + k.flags
+		case v1.RunRollingBack:
+			return "transplant rollback" + k.flags
+		}
 	}
-	return "transplant status"
+	return "transplant status" + k.flags
 }

@@ -75,6 +75,11 @@ func TestPausingTakesTheRightToUpdateOneConfigMap(t *testing.T) {
 // unlocking runs unlock with a clock that steps when it is waited on; between is what the holder does meanwhile.
 func (o *onlooker) unlocking(between func(), args ...string) result {
 	o.t.Helper()
+	return stepping(between, func() result { return o.run(append([]string{"unlock"}, args...)...) })
+}
+
+// stepping runs a command with a clock that steps when it is waited on.
+func stepping(between func(), run func() result) result {
 	c := clocktesting.NewFakeClock(client.Now())
 	was := client.LockClock
 	client.LockClock = c
@@ -94,7 +99,7 @@ func (o *onlooker) unlocking(between func(), args ...string) result {
 			}
 		}
 	}()
-	r := o.run(append([]string{"unlock"}, args...)...)
+	r := run()
 	close(stop)
 	<-done
 	return r
@@ -134,5 +139,38 @@ func TestUnlock(t *testing.T) {
 	}
 	if r := newOnlooker(t).run("unlock", "--yes"); r.code != exitcode.OK || !strings.Contains(r.errOut, "the lock is free: nothing to do") {
 		t.Errorf("no lock: %s", r.text(nil))
+	}
+}
+
+// TestARunInASeedIsPausedResumedAndUnlocked where its journal is: nothing is written to the hosted cluster.
+func TestARunInASeedIsPausedResumedAndUnlocked(t *testing.T) {
+	s := newSeededJournal(t)
+	const control = "/api/v1/namespaces/" + seededNamespace + "/configmaps/transplant-control"
+	for _, command := range []string{"pause", "resume"} {
+		fails(t, s.run(command), exitcode.Error, "no migration was started on this cluster: there is nothing to "+command)
+	}
+	s.underWay(30 * time.Second)
+	s.begin()
+	s.seed.Put(t, s.lockOf(time.Second, ""))
+	r := s.run("pause", "--reason", "the shop is open")
+	fails(t, r, exitcode.OK, "the control plane of cluster x in namespace "+seededNamespace, "the shop is open", "finishes the step that is under way",
+		"next: transplant status --watch --seed-namespace cluster-x; transplant resume --seed-namespace cluster-x lets it go on")
+	if s.seed.Field(control, "data", "paused-by") == "" || s.seed.Field(control, "data", "run") != s.doc.Run {
+		t.Errorf("the ConfigMap says paused-by %q", s.seed.Field(control, "data", "paused-by"))
+	}
+	fails(t, s.run("pause", "--part", "finish"), exitcode.Error, "no migration was started on this cluster: there is nothing to pause")
+	fails(t, s.run("resume"), exitcode.OK, "is lifted", "executes it\nnext: transplant status --watch --seed-namespace cluster-x")
+	if by := s.seed.Field(control, "data", "paused-by"); by != "" {
+		t.Errorf("it is paused by %s still", by)
+	}
+	s.seed.Put(t, s.lockOf(time.Hour, ""))
+	unlock := func() result { return s.run("unlock", "--yes") }
+	fails(t, stepping(func() { s.seed.Put(t, s.lockOf(0, "")) }, unlock), exitcode.Locked, "renews its lock, so it is at work")
+	fails(t, stepping(func() {}, unlock), exitcode.OK, "the lock is gone",
+		"next: transplant apply --seed-namespace cluster-x, or transplant rollback --seed-namespace cluster-x")
+	fails(t, unlock(), exitcode.OK, "the lock is free: nothing to do")
+	fails(t, s.run("resume"), exitcode.OK, "was not paused: nothing to do")
+	if w := s.user.Writes(); len(w) > 0 {
+		t.Errorf("written to the hosted cluster: %q", w)
 	}
 }

@@ -109,7 +109,7 @@ func TestWhatStandsInTheWayInASeedHasACode(t *testing.T) {
 		},
 		"a pause": {
 			lock: time.Second, want: v1.BlockerPaused,
-			next: `in the seed: kubectl -n cluster-x patch configmap transplant-control --type=json -p '[{"op":"remove","path":"/data/paused-by"}]'`,
+			next: "transplant resume --seed-namespace cluster-x",
 			inSeed: []runtime.Object{&corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: pause.ControlName, Namespace: seededNamespace},
 				Data:       map[string]string{"run": "20261121-120000", "paused-by": "boss@desk", "paused-at": "2026-11-21T11:58:00Z"},

@@ -157,11 +157,11 @@ func TestNoCredentialOfTheSeedStandsInAPlanAJournalOrASnapshot(t *testing.T) {
 	if err := w.plane().Run(t.Context(), Handover, func(e step.Event) { told.WriteString(e.Message) }, nil); err != nil {
 		t.Fatal(describe(err))
 	}
-	j, err := w.plane().home(Handover).Open(t.Context())
+	j, err := w.plane().Location(Handover).Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := w.plane().home(Handover).Before(t.Context())
+	before, err := w.plane().Location(Handover).Before(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestALeaseIsReleasedOnlyForAPodWhoseContainerWasSeenTerminated(t *testing.T
 				t.Fatal(describe(err))
 			}
 			w.fair()
-			j, err := p.home(Handover).Open(t.Context())
+			j, err := p.Location(Handover).Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

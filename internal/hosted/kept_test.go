@@ -192,7 +192,7 @@ func (r *resumed) later() *Plane {
 // journal is the journal of a part; without records where there is none.
 func (r *resumed) journal(part Part) v1.Journal {
 	r.t.Helper()
-	j, err := r.later().home(part).Open(r.t.Context())
+	j, err := r.later().Location(part).Open(r.t.Context())
 	if errors.Is(err, ErrNothingBegun) {
 		return v1.Journal{}
 	} else if err != nil {

@@ -53,7 +53,7 @@ func (p *Plane) checkPlan(ctx context.Context, part Part, doc *v1.Journal) error
 	}
 	err := p.Ledger.Check(ctx, journalOf(part), &doc.Plan)
 	if unknown, is := errors.AsType[*UnknownPlanError](err); is {
-		unknown.Journal = p.home(part).JournalName()
+		unknown.Journal = p.Location(part).JournalName()
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func (p *Plane) recordPlan(ctx context.Context, part Part, made *v1.Plan) error 
 // GoesBack reports whether a rollback of the handover in the journal was noted and is not finished, whatever the
 // journal says.
 func (p *Plane) GoesBack(ctx context.Context) (bool, error) {
-	j, err := p.home(Handover).Open(ctx)
+	j, err := p.Location(Handover).Open(ctx)
 	if errors.Is(err, ErrNothingBegun) {
 		return false, nil
 	} else if err != nil {
@@ -113,7 +113,7 @@ func (p *Plane) noteBack(ctx context.Context, doc *v1.Journal, back *v1.Plan) er
 		return err
 	}
 	return &UnknownPlanError{
-		Journal: p.home(Handover).JournalName(), SHA256: Sum(back.Steps), Rollback: true,
+		Journal: p.Location(Handover).JournalName(), SHA256: Sum(back.Steps), Rollback: true,
 		Why: "its phase says " + v1.RunRollingBack + ", and no rollback of this handover is noted here",
 	}
 }
@@ -141,7 +141,7 @@ func journalOf(part Part) Part {
 // Journal reads the journal of a part; ErrNothingBegun when there is none. It also returns the plan in it as Run goes
 // on with it.
 func (p *Plane) Journal(ctx context.Context, part Part) (doc v1.Journal, rest *v1.Plan, err error) {
-	home := p.home(part)
+	home := p.Location(part)
 	j, err := home.Open(ctx)
 	if err != nil {
 		return doc, nil, err

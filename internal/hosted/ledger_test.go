@@ -64,7 +64,7 @@ func (w *world) plant(phase string, change func(*v1.Plan)) {
 	}
 	change(p)
 	doc := v1.Journal{Run: "20261121-120000", Phase: phase, Plan: *p, Records: []v1.StepRecord{{ID: p.Steps[0].ID, Result: v1.StepResultStarted}}}
-	if _, err := plane.home(Handover).Create(w.t.Context(), doc, snap); err != nil {
+	if _, err := plane.Location(Handover).Create(w.t.Context(), doc, snap); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -231,7 +231,7 @@ func begunRollback(t *testing.T, book Ledger, change func(*v1.Journal)) *world {
 	if !reached {
 		t.Fatal("no step was reached")
 	}
-	j, err := p.home(Handover).Open(t.Context())
+	j, err := p.Location(Handover).Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func TestThePhaseOfAJournalAloneTakesNothingBack(t *testing.T) {
 			if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
 				t.Fatal(describe(err))
 			}
-			j, err := p.home(Handover).Open(t.Context())
+			j, err := p.Location(Handover).Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -397,7 +397,7 @@ func (k killing) NoteBack(ctx context.Context, p *v1.Plan) error {
 // cutRecord removes the record of a step from the journal, as an account that may write ConfigMaps next to the control plane can.
 func (w *world) cutRecord(id string, change func(*v1.StepRecord) (keep bool)) {
 	w.t.Helper()
-	home := w.plane().home(Handover)
+	home := w.plane().Location(Handover)
 	j, err := home.Open(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)

@@ -29,7 +29,7 @@ func TestANotedRollbackGoesOnWhateverPhaseTheJournalSays(t *testing.T) {
 			if step := back.Steps[0].ID; !killed(w, "during", step, rollback) {
 				t.Fatalf("step %s was not reached", step)
 			}
-			j, err := noted().home(Handover).Open(t.Context())
+			j, err := noted().Location(Handover).Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

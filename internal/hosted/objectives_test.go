@@ -57,7 +57,7 @@ func TestARunInASeedIsPausedWhereManagersBreachTheirObjectives(t *testing.T) {
 			t.Errorf("it does not say %q: %s", want, said)
 		}
 	}
-	j, err := p.home(Handover).Open(t.Context())
+	j, err := p.Location(Handover).Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestARunInASeedIsPausedWhereManagersBreachTheirObjectives(t *testing.T) {
 	}
 
 	p.IgnoreObjectives = true
-	control := p.home(Handover).Name(pause.ControlName)
+	control := p.Location(Handover).Name(pause.ControlName)
 	if err := w.s.Kube.CoreV1().ConfigMaps(ns).Delete(t.Context(), control, metav1.DeleteOptions{}); err != nil { // nobody asks for a pause any longer
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestAPlantedJournalInTheSeedIsNotGoneOnWith(t *testing.T) {
 			}
 			c.plant(p)
 			doc := v1.Journal{Run: "20261121-120000", Phase: v1.RunApplying, Plan: *p, Records: []v1.StepRecord{{ID: p.Steps[0].ID, Result: v1.StepResultStarted}}}
-			if _, err := plane.home(Handover).Create(t.Context(), doc, snap); err != nil {
+			if _, err := plane.Location(Handover).Create(t.Context(), doc, snap); err != nil {
 				t.Fatal(err)
 			}
 			for what, do := range map[string]func() error{
@@ -139,7 +139,7 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 			if !killed(w, "after", step, func(ctx context.Context, p *Plane) error { return p.Run(ctx, Handover, nil, nil) }) {
 				t.Fatalf("it was not killed after %s", step)
 			}
-			j, err := w.plane().home(Handover).Open(t.Context())
+			j, err := w.plane().Location(Handover).Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

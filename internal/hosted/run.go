@@ -105,7 +105,7 @@ func (p *Plane) done(ctx context.Context, part Part) (bool, error) {
 
 // phase is that of a part's journal; empty when there is none.
 func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
-	j, err := p.home(part).Open(ctx)
+	j, err := p.Location(part).Open(ctx)
 	if errors.Is(err, journal.ErrNoJournal) {
 		return "", nil
 	} else if err != nil {
@@ -118,7 +118,7 @@ func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
 // was begun is made again: what it was made from may be days old. What a person confirmed is compared with the plan
 // that is made here, so that nothing else is begun. What is gone on with has the words of the plan that is made again.
 func (p *Plane) openPart(ctx context.Context, part Part) (*journal.Journal, *v1.Plan, *v1.Snapshot, error) {
-	home := p.home(part)
+	home := p.Location(part)
 	j, err := home.Open(ctx)
 	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {
 		doc := j.Doc()
@@ -193,7 +193,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(step.Event), stop <-chan
 		if finish != "" {
 			return ErrTooLate
 		}
-		home := p.home(Handover)
+		home := p.Location(Handover)
 		j, err := home.Open(ctx)
 		if err != nil {
 			return err
@@ -280,7 +280,7 @@ func (p *Plane) sameRollback(doc *v1.Journal, before *v1.Snapshot) error {
 		why += ": " + strings.Join(differences[:min(len(differences), namedSteps)], "; ")
 	}
 	return &UnknownPlanError{
-		Journal:  p.home(Handover).JournalName(),
+		Journal:  p.Location(Handover).JournalName(),
 		SHA256:   sum,
 		Rollback: true,
 		Why:      why,
@@ -289,7 +289,7 @@ func (p *Plane) sameRollback(doc *v1.Journal, before *v1.Snapshot) error {
 
 // PlanRollback is the rollback as Rollback would execute it now, and the journal that it is of. It changes nothing.
 func (p *Plane) PlanRollback(ctx context.Context) (back *v1.Plan, of v1.Journal, err error) {
-	home := p.home(Handover)
+	home := p.Location(Handover)
 	j, err := home.Open(ctx)
 	if err != nil {
 		return nil, of, err
@@ -399,7 +399,7 @@ func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string
 	if t.Holder == "" {
 		t.Holder = lock.Holder("transplant")
 	}
-	held, lock, err := lock.AcquireAt(ctx, p.home(Handover), p.clock(), t)
+	held, lock, err := lock.AcquireAt(ctx, p.Location(Handover), p.clock(), t)
 	if err != nil {
 		return err
 	}
@@ -411,7 +411,8 @@ func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string
 	return do(held, lock.Publish)
 }
 
-func (p *Plane) home(part Part) journal.ObjectLocation {
+// Location is where the journal, the pause and the lock of a part are kept in the seed.
+func (p *Plane) Location(part Part) journal.ObjectLocation {
 	h := journal.ObjectLocation{Kube: p.Seed.Kube, Namespace: p.Namespace, Memory: p.Memory}
 	if part == Finish {
 		h.Part = string(part)

@@ -56,7 +56,7 @@ const openTimeout = 15 * time.Second
 // events are in the cluster. The time is that of the seed's API server.
 func (p *Plane) Board(ctx context.Context, part Part, now func() time.Time) *status.Board {
 	o := status.Options{
-		Kube: p.User.Kube, Home: p.home(part), Check: p.keepsRules, Now: now, Clock: p.Clock,
+		Kube: p.User.Kube, Home: p.Location(part), Check: p.keepsRules, Now: now, Clock: p.Clock,
 		Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace},
 	}
 	var doc *v1.Journal
@@ -73,7 +73,7 @@ func (p *Plane) Board(ctx context.Context, part Part, now func() time.Time) *sta
 // The part is empty without a journal.
 func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error) {
 	f := status.Facts{Now: p.clock().Now(), IsLocalTime: true, Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace}}
-	home := p.home(part)
+	home := p.Location(part)
 	j, err := home.Open(ctx)
 	if errors.Is(err, journal.ErrNoJournal) {
 		return status.JudgeRun(f), "", nil

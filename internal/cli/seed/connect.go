@@ -54,7 +54,7 @@ func (f *seedFlags) flags(cmd *cobra.Command) {
 		false,
 		"the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)",
 	)
-	if cmd.Name() != "rollback" && cmd.Name() != "renew" {
+	if !slices.Contains([]string{"rollback", "renew", "unlock"}, cmd.Name()) {
 		fl.StringVar(
 			&f.part,
 			"part",
@@ -273,6 +273,9 @@ var hostedFlags = map[string][]string{
 	"rollback": {"yes", "dry-run", "steal-lock", "plan-sha256", "slo", "output"},
 	"status":   {"watch", "output"},
 	"timeline": {"watch", "since", "output"},
+	"pause":    {"reason", "output"},
+	"resume":   {"output"},
+	"unlock":   {"yes", "force", "output"},
 	"renew":    {"all", "output"},
 	"bundle":   {"out", "max-size", "timeout", "since", "tail", "output"},
 }

@@ -194,7 +194,7 @@ func (b *Board) next(s v1.Status) string {
 	case s.Untrusted != "":
 		return "find out who wrote the journal's ConfigMap in namespace " + m.Plane.Namespace + " of the seed"
 	case s.State == v1.StateUnknown:
-		return "repair why the journal was not read, then transplant status" + m.where(m.Part)
+		return "repair why the journal was not read, then transplant status" + m.Where(m.Part)
 	case s.State == v1.StateStalled:
 		return command + " --steal-lock, once " + s.Lock.Holder + " has ended for certain"
 	case s.State == v1.StateFailed:
@@ -208,7 +208,7 @@ func (b *Board) next(s v1.Status) string {
 	case s.Phase == v1.RunApplied:
 		return ""
 	case s.State == v1.StateApplying, s.State == v1.StateRollingBack:
-		return "transplant status --watch" + m.where(m.Part)
+		return "transplant status --watch" + m.Where(m.Part)
 	}
 	return command
 }

@@ -39,8 +39,8 @@ type Migration struct {
 	SeedContext, SeedServer string
 }
 
-// planeName names the control plane in a question: who agrees must see that it is the one that is meant.
-func (m *Migration) planeName() string {
+// PlaneName names the control plane in a question: who agrees must see that it is the one that is meant.
+func (m *Migration) PlaneName() string {
 	return fmt.Sprintf(
 		"the control plane of cluster %s in namespace %s (seed: context %s, server %s)",
 		wording.OrDash(m.Plane.Name),
@@ -66,7 +66,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		return err
 	}
 	var p *v1.Plan
-	question := "go on with the " + string(m.Part) + " of " + m.planeName()
+	question := "go on with the " + string(m.Part) + " of " + m.PlaneName()
 	switch s.Phase {
 	case v1.RunApplied:
 		m.Client.Narrate("migration %s is applied: nothing to do", s.Run)
@@ -102,7 +102,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		question = fmt.Sprintf(
 			"execute these %s on %s",
 			english.Count(len(p.Steps), "step"),
-			m.planeName(),
+			m.PlaneName(),
 		)
 	}
 	if err := m.Client.Approve(client.Question{Yes: o.Yes, What: question, Word: m.wordFor(p)}); err != nil {
@@ -152,7 +152,7 @@ func (m *Migration) resumed(ctx context.Context, o run.Options) (*v1.Plan, error
 			return nil, err
 		}
 	}
-	look := "transplant apply --dry-run" + m.where(m.Part)
+	look := "transplant apply --dry-run" + m.Where(m.Part)
 	return stored, m.pin().CheckApproved(o.Yes, approved, stored, look)
 }
 
@@ -195,13 +195,13 @@ func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
 		}
 	}
 	if err := m.pin().
-		CheckApproved(o.Yes, approved, p, "transplant rollback --dry-run"+m.where(hosted.Handover)); err != nil {
+		CheckApproved(o.Yes, approved, p, "transplant rollback --dry-run"+m.Where(hosted.Handover)); err != nil {
 		return err
 	}
 	if err := m.Client.Approve(client.Question{Yes: o.Yes, What: fmt.Sprintf(
 		"roll migration %s of %s back: its %s is removed, and %s gets its cloud loops again",
 		s.Run,
-		m.planeName(),
+		m.PlaneName(),
 		component.CCM,
 		component.KCM,
 	)}); err != nil {
@@ -322,8 +322,8 @@ func (m *Migration) approval(part hosted.Part) string {
 	return "hosted-" + m.Plane.Namespace + "-" + string(part)
 }
 
-// where are the flags that name a part of this control plane.
-func (m *Migration) where(part hosted.Part) string {
+// Where are the flags that name a part of this control plane.
+func (m *Migration) Where(part hosted.Part) string {
 	out := " --seed-namespace " + m.Plane.Namespace
 	if part == hosted.Finish {
 		out += " --part finish"

@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 )
@@ -96,14 +95,14 @@ func (s *State) Who() string { return holder.Words(s.Holder) }
 func (s *State) EndedHere() bool { return hasEndedHere(s.Holder) }
 
 // Observe watches for two renewals' time whether the holder still renews its lock, which no comparison of clocks can
-// prove. It returns a *LockedError when it does.
-func Observe(ctx context.Context, kube kubernetes.Interface, c clock.Clock, s *State) error {
+// prove. It returns a *HeldError when it does.
+func Observe(ctx context.Context, h journal.ObjectLocation, c clock.Clock, s *State) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-c.After(2 * lockRenewal):
 	}
-	now, err := Read(ctx, kube)
+	now, err := ReadAt(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -114,9 +113,9 @@ func Observe(ctx context.Context, kube kubernetes.Interface, c clock.Clock, s *S
 }
 
 // Unlock deletes the lock as it was seen. One that was renewed or taken over since is left alone, which is a
-// *LockedError.
-func Unlock(ctx context.Context, kube kubernetes.Interface, s *State) error {
-	err := kube.CoordinationV1().Leases(component.Namespace).Delete(ctx, LeaseName, metav1.DeleteOptions{
+// *HeldError.
+func Unlock(ctx context.Context, h journal.ObjectLocation, s *State) error {
+	err := h.Leases().Delete(ctx, LeaseName, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{ResourceVersion: &s.Version},
 	})
 	switch {
@@ -125,16 +124,16 @@ func Unlock(ctx context.Context, kube kubernetes.Interface, s *State) error {
 	case apierrors.IsConflict(err):
 		return &HeldError{Holder: s.Holder}
 	case err != nil:
-		return fmt.Errorf("deleting the lock Lease %s/%s: %w", component.Namespace, LeaseName, err)
+		return fmt.Errorf("deleting the lock Lease %s: %w", describeLease(h), err)
 	}
 	return nil
 }
 
 // ForceUnlock takes the lock away, however it is renewed. Its holder notices at its next renewal and stops in the
 // middle of its step.
-func ForceUnlock(ctx context.Context, kube kubernetes.Interface, s *State) error {
+func ForceUnlock(ctx context.Context, h journal.ObjectLocation, s *State) error {
 	for range 5 { // a renewal in between moves the version on
-		now, err := Read(ctx, kube)
+		now, err := ReadAt(ctx, h)
 		if errors.Is(err, ErrNoLock) {
 			return nil
 		} else if err != nil {
@@ -144,7 +143,7 @@ func ForceUnlock(ctx context.Context, kube kubernetes.Interface, s *State) error
 			return &HeldError{Holder: now.Holder}
 		}
 		var locked *HeldError
-		if err := Unlock(ctx, kube, now); !errors.As(err, &locked) {
+		if err := Unlock(ctx, h, now); !errors.As(err, &locked) {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
@@ -55,7 +56,7 @@ func TestUnlocking(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := make(chan error)
-			go func() { done <- Observe(t.Context(), kube, clock, s) }()
+			go func() { done <- Observe(t.Context(), journal.InCluster(kube), clock, s) }()
 			waitedFor(t.Context(), clock)
 			switch c.between {
 			case "renews":
@@ -75,10 +76,10 @@ func TestUnlocking(t *testing.T) {
 			if errors.As(c.want, &l) != errors.As(err, &l) || errors.Is(c.want, ErrNoLock) != errors.Is(err, ErrNoLock) || c.want == nil && err != nil {
 				t.Errorf("observing: %v, want %v", err, c.want)
 			}
-			if err := Unlock(t.Context(), kube, s); c.between == "renews" != errors.As(err, &l) {
+			if err := Unlock(t.Context(), journal.InCluster(kube), s); c.between == "renews" != errors.As(err, &l) {
 				t.Errorf("unlocking: %v", err)
 			}
-			if err := ForceUnlock(t.Context(), kube, s); err != nil {
+			if err := ForceUnlock(t.Context(), journal.InCluster(kube), s); err != nil {
 				t.Errorf("unlocking by force: %v", err)
 			}
 			if _, err := Read(t.Context(), kube); !errors.Is(err, ErrNoLock) {
@@ -102,7 +103,7 @@ func TestForceLeavesTheLockOfAnotherAlone(t *testing.T) {
 		},
 	)
 	var l *HeldError
-	if err := ForceUnlock(t.Context(), kube, s); !errors.As(err, &l) || l.Holder != "second" {
+	if err := ForceUnlock(t.Context(), journal.InCluster(kube), s); !errors.As(err, &l) || l.Holder != "second" {
 		t.Errorf("unlocked: %v", err)
 	}
 }

@@ -54,10 +54,11 @@ func Requested(cm *corev1.ConfigMap, run string) *v1.Pause {
 // Request asks the run to wait before its next step. A run that is asked already goes on being paused by who asked
 // first, who is returned.
 func Request(ctx context.Context, kube kubernetes.Interface, want v1.Pause) (*v1.Pause, error) {
-	return request(ctx, journal.InCluster(kube), want)
+	return RequestAt(ctx, journal.InCluster(kube), want)
 }
 
-func request(ctx context.Context, at journal.ObjectLocation, want v1.Pause) (*v1.Pause, error) {
+// RequestAt is Request for a run whose objects are elsewhere.
+func RequestAt(ctx context.Context, at journal.ObjectLocation, want v1.Pause) (*v1.Pause, error) {
 	return control(ctx, at, want.Run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
 		if now != nil {
 			return now, false
@@ -73,7 +74,12 @@ func request(ctx context.Context, at journal.ObjectLocation, want v1.Pause) (*v1
 
 // Resume lets a paused run go on. It returns the pause that ends; nil when there was none.
 func Resume(ctx context.Context, kube kubernetes.Interface, run string) (*v1.Pause, error) {
-	return control(ctx, journal.InCluster(kube), run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
+	return ResumeAt(ctx, journal.InCluster(kube), run)
+}
+
+// ResumeAt is Resume for a run whose objects are elsewhere.
+func ResumeAt(ctx context.Context, at journal.ObjectLocation, run string) (*v1.Pause, error) {
+	return control(ctx, at, run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
 		delete(data, controlBy)
 		delete(data, controlAt)
 		delete(data, controlReason)
@@ -81,18 +87,16 @@ func Resume(ctx context.Context, kube kubernetes.Interface, run string) (*v1.Pau
 	})
 }
 
-// HowToResume is the command that lifts the pause of a run. That of a run in a seed is in a namespace there, which
-// resume does not look at.
+// HowToResume is the command that lifts the pause of a run.
 func HowToResume(at journal.ObjectLocation) string {
-	if at.NamespaceOrDefault() == component.Namespace && at.Part == "" {
-		return "transplant resume"
+	command := "transplant resume"
+	if at.NamespaceOrDefault() != component.Namespace {
+		command += " --seed-namespace " + at.Namespace
 	}
-	return fmt.Sprintf(
-		`in the seed: kubectl -n %s patch configmap %s --type=json -p '[{"op":"remove","path":"/data/%s"}]'`,
-		at.Namespace,
-		at.Name(ControlName),
-		controlBy,
-	)
+	if at.Part != "" {
+		command += " --part " + at.Part
+	}
+	return command
 }
 
 // control changes the control ConfigMap, once more if another client wrote it in between. One that is not there is
@@ -260,7 +264,7 @@ func (e *Pauser) pauseOnBreach(ctx context.Context) error {
 		At:     e.Env.Clock.Now(),
 		Reason: breach + "; " + howToGoOn,
 	}
-	_, err := request(ctx, e.Env.Location(), want)
+	_, err := RequestAt(ctx, e.Env.Location(), want)
 	return err
 }
 
