@@ -65,11 +65,11 @@ func hostFilesOf(ctx context.Context, e *step.Env, s v1.Step) error {
 
 // missingFiles says of a step which files its hosts lack that the manager mounts and no step of the plan writes.
 func missingFiles(ctx context.Context, e *step.Env, s v1.Step) []string {
+	out := missingInSeed(ctx, e, s)
 	pod, hosts := startedBy(e, s)
 	if pod == nil {
-		return nil
+		return out
 	}
-	var out []string
 	for _, v := range pod.Volumes {
 		if v.HostPath == nil || v.HostPath.Type == nil || *v.HostPath.Type != corev1.HostPathFile {
 			continue

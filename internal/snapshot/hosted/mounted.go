@@ -2,6 +2,7 @@ package hosted
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -10,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
+
+// ErrNoKey says that a ConfigMap or a Secret is there and does not have a file.
+var ErrNoKey = errors.New("no key")
 
 // Mounted reads the file that a container of a pod finds at a path, from the ConfigMap or Secret that is mounted there.
 // The content goes to the caller and nowhere else.
@@ -127,7 +131,7 @@ func fromSecret(ctx context.Context, kube kubernetes.Interface, namespace, name,
 	if data, ok := s.Data[key]; ok {
 		return data, nil
 	}
-	return nil, fmt.Errorf("the Secret %s/%s has no key %s", namespace, name, key)
+	return nil, fmt.Errorf("the Secret %s/%s has %w %s", namespace, name, ErrNoKey, key)
 }
 
 func fromConfigMap(ctx context.Context, kube kubernetes.Interface, namespace, name, key string) ([]byte, error) {
@@ -141,5 +145,5 @@ func fromConfigMap(ctx context.Context, kube kubernetes.Interface, namespace, na
 	if data, ok := m.BinaryData[key]; ok {
 		return data, nil
 	}
-	return nil, fmt.Errorf("the ConfigMap %s/%s has no key %s", namespace, name, key)
+	return nil, fmt.Errorf("the ConfigMap %s/%s has %w %s", namespace, name, ErrNoKey, key)
 }
