@@ -80,8 +80,8 @@ func (t *Trial) As(user string, groups ...string) (*Trial, error) {
 // addresses, since no client could use those of loopback.
 func (t *Trial) namedHosts() (names []string) {
 	for _, h := range t.ControlPlanes() {
-		if h.NodeName == h.Name || t.namesNodes {
-			names = append(names, h.NodeName)
+		if h.NodeName == h.Name {
+			names = append(names, h.Name)
 		}
 	}
 	return names

@@ -113,13 +113,16 @@ func TestStaticPodsAreMigratedThereAndBack(t *testing.T) {
 	}
 }
 
-// TestManagersOfADaemonSetComeThereAndBack has the cloud-controller-manager as a DaemonSet, in place of static pods, on each cloud.
+// TestManagersOfADaemonSetComeThereAndBack has the cloud-controller-manager as a DaemonSet, in place of static pods, on clouds whose Nodes have the names of
+// their machines. A DaemonSet comes to each Node with the label, so that an operator names them where API servers announce no addresses; --control-plane-hosts
+// takes the names of --host-access alone.
 func TestManagersOfADaemonSetComeThereAndBack(t *testing.T) {
 	long(t)
-	for provider, of := range clouds {
+	for _, provider := range []string{"vsphere", "gce", "azure"} {
+		of := clouds[provider]
 		t.Run(provider, func(t *testing.T) {
 			trial := of()
-			trial.RunPods, trial.NameNodes, trial.shape = true, true, "static pods, then a DaemonSet"
+			trial.RunPods, trial.shape = true, "static pods, then a DaemonSet"
 			more := trial.more
 			trial.more = func(t *testing.T, lab *Trial) (flags, verify []string) {
 				t.Helper()

@@ -45,8 +45,6 @@ type Options struct {
 	Program string
 	// Version is the cluster's.
 	Version string
-	// NameNodes has the operator name each control-plane Node, which a plan asks for that gives pods to all with the label.
-	NameNodes bool
 	// NoCloudConfig and Audit are the cluster's.
 	NoCloudConfig, Audit bool
 	// Progress is told what takes long.
@@ -76,8 +74,6 @@ type Trial struct {
 	flags   []string
 	// kubeconfig is that of the operator.
 	kubeconfig string
-	// namesNodes is Options.NameNodes.
-	namesNodes bool
 }
 
 // credentials is where an operator puts the cloud-controller-manager's, on each control-plane host, before a migration.
@@ -141,7 +137,7 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	}
 	t := &Trial{
 		Cluster: c, dir: o.Dir, shape: o.Shape, product: product, kubectl: kubectl, flags: o.Flags,
-		kubeconfig: c.Kubeconfig(), namesNodes: o.NameNodes,
+		kubeconfig: c.Kubeconfig(),
 	}
 	if o.Kind == nil {
 		t.flags = append(MigrationFlags(), "--cloud", Cloud)
