@@ -46,6 +46,18 @@ func TestNeedsOfSteps(t *testing.T) {
 		"a node that is drained": {
 			v1.Step{Kind: v1.StepKubelet, Drain: true}, []string{"get,list,update /nodes  ", "create /pods/eviction  ", "list policy/poddisruptionbudgets  "}, nil,
 		},
+		"a node that may get a volume before it is left to CSI": {
+			v1.Step{Kind: v1.StepKubelet, Changes: []v1.Change{{Field: "--feature-gates", Before: "CSIMigrationAWS=false", After: "CSIMigrationAWS=true"}}},
+			[]string{"create /pods/eviction  "}, nil,
+		},
+		"the same by its configuration file, on the way back": {
+			v1.Step{Kind: v1.StepKubelet, Changes: []v1.Change{{Field: "featureGates.CSIMigrationAWS", Before: "true", After: "false"}}},
+			[]string{"create /pods/eviction  "}, nil,
+		},
+		"a node that leaves nothing to CSI": {
+			v1.Step{Kind: v1.StepKubelet, Changes: []v1.Change{{Field: "--cloud-provider", Before: "aws", After: "external"}}},
+			nil, []string{"pods/eviction"},
+		},
 		"a kind that is not known is asked about all the same": {
 			v1.Step{Kind: v1.StepDeleteObject, Ref: "Gadget/ns/x"}, []string{"delete,get /gadgets ns x"}, nil,
 		},

@@ -32,9 +32,10 @@ const (
 	WasCordoned    = `{"unschedulable":true}`
 )
 
-// Node makes a node unschedulable and its pods leave. When they do not, and nothing was changed on its host, it is made
-// schedulable again. A node whose kubelet was changed and is not there any longer is not drained once more: no kubelet
-// would end its pods. The caller says whether it was changed: a record alone is no proof.
+// Node makes a node unschedulable and its pods leave, if the plan says so or a volume of an in-tree plugin has come
+// since. When they do not leave, and nothing was changed on its host, it is made schedulable again. A node whose
+// kubelet was changed and is not there any longer is not drained once more: no kubelet would end its pods. The caller
+// says whether it was changed: a record alone is no proof.
 func Node(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, name string, touched bool) error {
 	if touched {
 		n, err := e.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -48,15 +49,15 @@ func Node(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, name s
 			return nil
 		}
 	}
-	if !touched {
-		if err := errors.Join(Unmanaged(ctx, e, name), CheckInTreeVolumes(ctx, e, name)); err != nil {
+	if s.Drain && !touched {
+		if err := drainable(ctx, e, name); err != nil {
 			return err
 		}
 	}
 	if err := Cordon(ctx, e, name, true); err != nil {
 		return err
 	}
-	err := evictAll(ctx, e, s, name)
+	err := emptied(ctx, e, s, name, touched)
 	if err == nil || touched || rec.Before == WasCordoned || ctx.Err() != nil {
 		return err
 	}
@@ -64,6 +65,30 @@ func Node(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, name s
 		return errors.Join(err, fmt.Errorf("making node %s schedulable again: %w", name, back))
 	}
 	return err
+}
+
+// drainable returns why a node cannot be drained without loss, or at all.
+func drainable(ctx context.Context, e *step.Env, node string) error {
+	return errors.Join(Unmanaged(ctx, e, node), CheckInTreeVolumes(ctx, e, node))
+}
+
+// emptied makes the pods of a cordoned node leave. A node that the plan does not drain keeps them, unless a pod of
+// another drained node has brought a volume of an in-tree plugin.
+func emptied(ctx context.Context, e *step.Env, s v1.Step, node string, touched bool) error {
+	if s.Drain {
+		return evictAll(ctx, e, s, node)
+	}
+	volume, err := mountedInTree(ctx, e, node)
+	if err != nil || volume == "" {
+		return err
+	}
+	if !touched {
+		if err := drainable(ctx, e, node); err != nil {
+			return err
+		}
+	}
+	e.Report(s, step.EventProgress, fmt.Sprintf("node %s is drained, which the plan did not foresee: %s", node, volume))
+	return evictAll(ctx, e, s, node)
 }
 
 // Unmanaged refuses a node with pods that no controller brings back, unless that was asked for.

@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sort"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,12 +24,13 @@ func CheckInTreeVolumes(ctx context.Context, e *step.Env, node string) error {
 		return err
 	}
 	var keep []string
+	claims := newClaimed(e)
 	for i := range pods {
 		p := &pods[i]
 		if mustLeave(p) || IsTerminal(p) {
 			continue
 		}
-		volume, err := inTreeVolumeOf(ctx, e, p)
+		volume, err := claims.inTreeVolumeOf(ctx, p)
 		if apierrors.IsForbidden(err) {
 			return nil // the drain finds out
 		} else if err != nil {
@@ -54,8 +54,74 @@ func CheckInTreeVolumes(ctx context.Context, e *step.Env, node string) error {
 	)
 }
 
-// inTreeVolumeOf names the first volume of a pod that an in-tree plugin of a cloud mounts; empty for none.
-func inTreeVolumeOf(ctx context.Context, e *step.Env, p *corev1.Pod) (string, error) {
+// mountedInTree names what the pods of a node have of in-tree plugins, or will have when it is attached; empty for
+// nothing. Which mounter they have is that of the kubelet: the plugin, or the CSI driver.
+func mountedInTree(ctx context.Context, e *step.Env, node string) (string, error) {
+	used, err := inTreeVolumes(ctx, e, node)
+	if apierrors.IsNotFound(err) {
+		return "", nil // a kubelet makes its Node when it starts
+	}
+	if err != nil || used != "" {
+		return used, err
+	}
+	pods, err := PodsOn(ctx, e, node)
+	if err != nil {
+		return "", err
+	}
+	claims := newClaimed(e)
+	for i := range pods {
+		p := &pods[i]
+		if IsTerminal(p) {
+			continue
+		}
+		volume, err := claims.inTreeVolumeOf(ctx, p)
+		switch {
+		case apierrors.IsForbidden(err):
+			return fmt.Sprintf("what claims of pod %s/%s stand for cannot be read: %v", p.Namespace, p.Name, err), nil
+		case err != nil:
+			return "", err
+		case volume != "":
+			return fmt.Sprintf("volume %s of pod %s/%s", volume, p.Namespace, p.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// claimed reads what claims stand for, each list once.
+type claimed struct {
+	env     *step.Env
+	claims  map[string][]corev1.PersistentVolumeClaim // by namespace
+	volumes map[string]*corev1.PersistentVolume       // by name; nil before they are read
+}
+
+func newClaimed(e *step.Env) *claimed {
+	return &claimed{env: e, claims: map[string][]corev1.PersistentVolumeClaim{}}
+}
+
+func (c *claimed) read(ctx context.Context, namespace string) error {
+	if _, known := c.claims[namespace]; !known {
+		list, err := c.env.Kube.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("listing the PersistentVolumeClaims of namespace %s: %w", namespace, err)
+		}
+		c.claims[namespace] = list.Items
+	}
+	if c.volumes != nil {
+		return nil
+	}
+	list, err := c.env.Kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing PersistentVolumes: %w", err)
+	}
+	c.volumes = map[string]*corev1.PersistentVolume{}
+	for i := range list.Items {
+		c.volumes[list.Items[i].Name] = &list.Items[i]
+	}
+	return nil
+}
+
+// inTreeVolumeOf names the first volume of a pod that is of an in-tree plugin of a cloud; empty for none.
+func (c *claimed) inTreeVolumeOf(ctx context.Context, p *corev1.Pod) (string, error) {
 	claims := map[string]string{} // to the names in the pod
 	for _, v := range p.Spec.Volumes {
 		switch {
@@ -74,20 +140,14 @@ func inTreeVolumeOf(ctx context.Context, e *step.Env, p *corev1.Pod) (string, er
 	if len(claims) == 0 {
 		return "", nil
 	}
-	bound, err := e.Kube.CoreV1().PersistentVolumeClaims(p.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", fmt.Errorf("listing the PersistentVolumeClaims of namespace %s: %w", p.Namespace, err)
+	if err := c.read(ctx, p.Namespace); err != nil {
+		return "", err
 	}
-	volumes, err := e.Kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", fmt.Errorf("listing PersistentVolumes: %w", err)
-	}
-	for _, c := range bound.Items {
-		name, uses := claims[c.Name]
-		if uses && slices.ContainsFunc(volumes.Items, func(v corev1.PersistentVolume) bool {
-			return v.Name == c.Spec.VolumeName && isInTreeSource(v.Spec.PersistentVolumeSource)
-		}) {
-			return name + " of claim " + c.Name, nil
+	for _, claim := range c.claims[p.Namespace] {
+		name, uses := claims[claim.Name]
+		pv := c.volumes[claim.Spec.VolumeName]
+		if uses && pv != nil && isInTreeSource(pv.Spec.PersistentVolumeSource) {
+			return name + " of claim " + claim.Name, nil
 		}
 	}
 	return "", nil

@@ -138,7 +138,7 @@ func needsOf(s v1.Step) []collect.Need {
 			collect.Need{Verbs: []string{"get"}, Group: "storage.k8s.io", Resource: "csinodes"},
 		)
 	}
-	if s.Drain {
+	if s.Drain || changesMounter(s) {
 		out = append(out,
 			collect.Need{Verbs: []string{"update"}, Resource: "nodes"}, // cordon
 			collect.Need{Verbs: []string{"list"}, Resource: "pods"},
@@ -148,6 +148,17 @@ func needsOf(s v1.Step) []collect.Need {
 	}
 	return out
 }
+
+// changesMounter reports whether a step makes a kubelet leave volumes of an in-tree plugin to CSI, or takes that back.
+// A node is then drained where a volume has come since the plan was made.
+func changesMounter(s v1.Step) bool {
+	return s.Kind == v1.StepKubelet && slices.ContainsFunc(s.Changes, func(c v1.Change) bool {
+		return c.Before != c.After && strings.Contains(c.Field+c.Before+c.After, gatesOfCSI)
+	})
+}
+
+// gatesOfCSI begins the names of the gates of KEP-625.
+const gatesOfCSI = "CSIMigration"
 
 // created are the needs of an object that a step creates and its undoing deletes. To create a role, the caller must
 // have its rights, or escalate; to create a binding, the rights of the role, or bind.

@@ -150,6 +150,9 @@ func drained(
 	}
 	if rec.Before == "" {
 		n, err := e.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) && !s.Drain {
+			return do() // a kubelet makes its Node when it starts
+		}
 		if err != nil {
 			return fmt.Errorf("reading node %s of host %s: %w", name, s.Host, err)
 		}

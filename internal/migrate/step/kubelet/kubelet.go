@@ -95,7 +95,7 @@ func (x Kubelet) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 			return err
 		}
 	}
-	if s.Drain {
+	if mayDrain(x.Env, s, *rec) {
 		return drained(ctx, x.Env, s, rec, touched, func() error { return x.changeOrRevert(ctx, s, rec) })
 	}
 	return x.changeOrRevert(ctx, s, rec)
