@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +36,7 @@ const (
 
 const (
 	blockNet  = 50 // 127.50.1.0/24 is the first block that is tried
+	podNet    = 51 // 127.51.1.0/24 has the pods of that lab
 	lastBlock = 64 // how many are tried
 )
 
@@ -110,6 +112,11 @@ func (b *block) release() { _ = b.lock.Close() } // closing the only descriptor 
 
 // address is the IP address at a place of the block.
 func (b *block) address(place int) string { return b.prefix + strconv.Itoa(place) }
+
+// podAddress is the address of a pod. It lies in a network next to that of the blocks, and belongs to the block's lab.
+func (b *block) podAddress(n int) string {
+	return strings.Replace(b.prefix, fmt.Sprintf("127.%d.", blockNet), fmt.Sprintf("127.%d.", podNet), 1) + strconv.Itoa(n)
+}
 
 // endpoint is the host:port at a place of the block.
 func (b *block) endpoint(place, port int) string {

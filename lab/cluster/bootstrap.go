@@ -113,7 +113,7 @@ func clusterConfiguration(s *site) map[string]any {
 			"extraArgs": apiArgs, "extraVolumes": cloudVolume, "timeoutForControlPlane": "4m0s",
 		},
 		"controllerManager": map[string]any{"extraArgs": managerArgs, "extraVolumes": cloudVolume},
-		"scheduler":         map[string]any{},
+		"scheduler":         withExtraArgs(extraArgs(s.kind, Scheduler)),
 		"dns":               map[string]any{},
 		"etcd": map[string]any{"external": map[string]any{
 			"endpoints": []string{"https://" + s.block.endpoint(placeEtcd, portEtcdClient)},
@@ -123,6 +123,14 @@ func clusterConfiguration(s *site) map[string]any {
 		}},
 		"networking": map[string]any{"dnsDomain": "cluster.local", "podSubnet": PodCIDR, "serviceSubnet": ServiceCIDR},
 	}
+}
+
+// withExtraArgs is a component of a ClusterConfiguration, with flags where there are any.
+func withExtraArgs(flags map[string]string) map[string]any {
+	if len(flags) == 0 {
+		return map[string]any{}
+	}
+	return map[string]any{"extraArgs": flags}
 }
 
 // markControlPlane gives a host's Node the labels, the taint and the annotation that kubeadm puts on control planes. A

@@ -52,6 +52,7 @@ type Cluster struct {
 	client   kubernetes.Interface
 	http     io.Closer
 	token    string
+	volumes  *volumes // nil where hosts mount none
 
 	mu       sync.Mutex // guards which machines are hosts of the cluster, too
 	provided []build.Binaries
@@ -90,6 +91,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	if err := c.startNetwork(); err != nil { //nolint:contextcheck // edges and balancer live until Stop
+		return err
+	}
+	if err := c.startVolumes(); err != nil { //nolint:contextcheck // until Stop
 		return err
 	}
 	if err := c.startEtcd(ctx); err != nil {

@@ -31,7 +31,7 @@ func extraArgs(kind Kind, component string) map[string]string {
 		maps.Copy(out, kind.Flags(component))
 		return out
 	}
-	return nil
+	return kind.Flags(component)
 }
 
 // with returns a component's flags: kubeadm's, the extra ones, and the address it listens on instead of all of them.

@@ -181,10 +181,10 @@ func (c *Cluster) checkDeployments(ctx context.Context) error {
 
 // podOptions let a host run what the API binds to it; nil where nothing but static pods shall run.
 func (c *Cluster) podOptions(h *Host) *kubelet.PodOptions {
-	if c.opts.Shape != Deployments && !c.opts.RunPods {
+	if c.opts.Shape != Deployments && !c.opts.RunPods && !c.opts.Volumes {
 		return nil
 	}
-	return &kubelet.PodOptions{
+	out := &kubelet.PodOptions{
 		HostNetwork: true,
 		Address: func() (string, error) {
 			return "", errors.New("the lab's hosts have no network for pods: use the host's")
@@ -199,6 +199,10 @@ func (c *Cluster) podOptions(h *Host) *kubelet.PodOptions {
 			return value
 		},
 	}
+	if c.opts.Volumes {
+		c.mountVolumes(h, out)
+	}
+	return out
 }
 
 // podProgram finds what a container of a Deployment is run by. As in an image, there is one program, by its name.

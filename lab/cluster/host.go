@@ -101,6 +101,7 @@ const (
 	KeyKubelet = "AKIALABKUBELET"
 	KeyCLI     = "AKIALABCLI"
 	KeyLab     = "AKIALABLAB"
+	KeyCSI     = "AKIALABCSI" // of the CSI driver's controller, where the lab has volumes
 )
 
 // AccessKey is the AWS access key of a manager on a host, for example AKIALABCP1KCM.

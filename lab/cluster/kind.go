@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -23,7 +24,7 @@ type Kind interface {
 	Place(h *Host)
 	// Config is the in-tree provider's cloud config of a host, whose managers reach the cloud at an endpoint, host:port.
 	Config(h *Host, endpoint string) string
-	// Flags are further ones of kube-apiserver, kube-controller-manager or a kubelet.
+	// Flags are further ones of kube-apiserver, kube-controller-manager, kube-scheduler or a kubelet.
 	Flags(component string) map[string]string
 	// Rights are what the in-tree provider's own account, cloud-provider, needs next to what Kubernetes gives it.
 	Rights() []rbacv1.PolicyRule
@@ -42,11 +43,12 @@ type Kind interface {
 	Start(Layout) (Cloud, error)
 }
 
-// release is a kind with another version of Kubernetes than its own, where one is given, and the gates of that version.
+// release is a kind with another version of Kubernetes than its own, where one is given, and the gates of that version
+// and of the lab's options.
 type release struct {
 	Kind
 
-	version string
+	version, gates string
 }
 
 // OfVersion is a kind with a version of Kubernetes; with the kind's own where it is empty.
@@ -64,12 +66,20 @@ const (
 // Flags implements Kind.
 func (r release) Flags(component string) map[string]string {
 	flags := maps.Clone(r.Kind.Flags(component))
-	if version.MustParse(r.Version()).Minor() >= gatesSince {
-		if flags == nil {
-			flags = map[string]string{}
-		}
-		flags["feature-gates"] = inTreeGates
+	var gates []string
+	if component != Scheduler && version.MustParse(r.Version()).Minor() >= gatesSince {
+		gates = append(gates, inTreeGates)
 	}
+	if r.gates != "" {
+		gates = append(gates, r.gates)
+	}
+	if len(gates) == 0 {
+		return flags
+	}
+	if flags == nil {
+		flags = map[string]string{}
+	}
+	flags["feature-gates"] = strings.Join(gates, ",")
 	return flags
 }
 

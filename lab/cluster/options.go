@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -42,6 +43,12 @@ type Options struct {
 	// Version is that of Kubernetes, of control plane and kubelets: one that has the in-tree provider. Default: the
 	// kind's.
 	Version string
+	// Gates are feature gates of every component and kubelet, as --feature-gates has them: what an administrator set, and
+	// an upgrade has kept. Default: none.
+	Gates string
+	// Volumes has the hosts mount what PersistentVolumeClaims stand for, by the in-tree plugin or by CSI drivers. Pods
+	// then run in containers of their own. It needs root, and kubelet.RunContainer and csi.Run in main.
+	Volumes bool
 	// NoCloudConfig is AWS's alone. It gives the managers --cloud-provider=aws alone: what a cloud config would say they
 	// ask the metadata service, and they call AWS by its own names, which lead to the simulated account. The metadata
 	// service speaks for the first host to all of them.
@@ -132,6 +139,9 @@ func (o *Options) checkShape() error {
 	if o.Audit && o.Shape != StaticPods {
 		return errors.New("starting lab: only API servers that run as static pods keep an audit log")
 	}
+	if o.Volumes && (o.Shape != StaticPods || o.Spares > 0) {
+		return errors.New("starting lab: only hosts of static pods that are there from the start mount volumes")
+	}
 	if o.Spares > 0 && (o.Shape != StaticPods || o.DiskSize > 0 || o.NoCloudConfig) {
 		return errors.New("starting lab: spare hosts have static pods, a cloud config and the disk of this machine")
 	}
@@ -141,15 +151,27 @@ func (o *Options) checkShape() error {
 // chooseKind takes AWS where no other cloud is asked for, and refuses what only AWS has.
 func (o *Options) chooseKind() error {
 	if o.Kind == nil {
-		o.Kind = OfVersion(aws{noCloudConfig: o.NoCloudConfig, keys: o.Keys}, o.Version)
+		keys := maps.Clone(o.Keys)
+		if o.Volumes {
+			keys = withKey(keys, KeyCSI, awssim.Full)
+		}
+		o.Kind = release{Kind: aws{noCloudConfig: o.NoCloudConfig, keys: keys}, version: o.Version, gates: o.Gates}
 		return nil
 	}
-	if o.NoCloudConfig || o.Keys != nil || o.Shape == Deployments {
+	if o.NoCloudConfig || o.Keys != nil || o.Volumes || o.Shape == Deployments {
 		return fmt.Errorf(
-			"starting lab: %s cannot be simulated without a cloud config, with access keys or under Deployments",
+			"starting lab: %s cannot be simulated without a cloud config, with access keys, volumes or under Deployments",
 			o.Kind.Provider(),
 		)
 	}
-	o.Kind = OfVersion(o.Kind, o.Version)
+	o.Kind = release{Kind: o.Kind, version: o.Version, gates: o.Gates}
 	return nil
+}
+
+func withKey(keys map[string]awssim.Policy, key string, policy awssim.Policy) map[string]awssim.Policy {
+	if keys == nil {
+		keys = map[string]awssim.Policy{}
+	}
+	keys[key] = policy
+	return keys
 }

@@ -39,6 +39,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		}
 	}
 	wg.Wait()
+	all = append(all, c.volumes.stop())
 	if c.site != nil && c.opts.DiskSize > 0 {
 		for _, h := range c.site.hosts {
 			all = append(all, unmountDisk(h))

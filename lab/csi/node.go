@@ -32,6 +32,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/transplant-dev/transplant/lab/kubelet"
 )
 
 const (
@@ -52,13 +54,18 @@ type Node struct {
 	Name   string
 	// HostDir is the host's file system root on this machine.
 	HostDir string
+	// Version is the kubelet's; empty for one that leaves the volumes of every plugin to CSI.
+	Version string
 	// Device sees to it that a volume that the cloud has attached to the host is in its /dev.
 	Device func(volume string) error
 	Log    *slog.Logger
 
-	mu      sync.Mutex
-	drivers map[string]*driver
-	mounts  map[types.UID][]mounted
+	mu       sync.Mutex
+	migrated string // plugins whose volumes are left to CSI
+	drivers  map[string]*driver
+	mounts   map[types.UID][]mounted
+	used     map[types.UID][]corev1.UniqueVolumeName
+	keepers  map[string]*keeper // of in-tree mounts, by target
 }
 
 // driver is one that has registered. Its socket is reached through its directory's descriptor: paths of sockets are
@@ -73,7 +80,7 @@ func (d *driver) close() {
 	_ = d.dir.Close()
 }
 
-// mounted is what a pod has of one volume.
+// mounted is what a pod has of one volume. The in-tree plugin's has no driver.
 type mounted struct {
 	driver, handle, staging, target string
 }
@@ -93,8 +100,54 @@ func (n *Node) connect(socket string) (*driver, error) {
 
 // Prepare makes what a kubelet has before its first driver.
 func (n *Node) Prepare() error {
+	n.migrated = migratedOf(n.Version, nil)
 	n.drivers, n.mounts = map[string]*driver{}, map[types.UID][]mounted{}
+	n.used, n.keepers = map[types.UID][]corev1.UniqueVolumeName{}, map[string]*keeper{}
 	return os.MkdirAll(filepath.Join(n.HostDir, registryDir), 0o755)
+}
+
+// Begin implements kubelet.Claims. A kubelet decides by its gates who mounts the volumes of in-tree plugins, and says
+// so in its CSINode before its Node is Ready.
+func (n *Node) Begin(flags kubelet.Flags) func(context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.migrated = migratedOf(n.Version, flags.FeatureGates)
+	return func(ctx context.Context) error { return n.csiNode(ctx, nil) }
+}
+
+// isMigrated reports whether the kubelet leaves the volumes of an in-tree plugin to CSI.
+func (n *Node) isMigrated(plugin string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Contains(strings.Split(n.migrated, ","), plugin)
+}
+
+// InUse implements kubelet.Claims.
+func (n *Node) InUse() []corev1.UniqueVolumeName {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []corev1.UniqueVolumeName
+	for _, names := range n.used {
+		out = append(out, names...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// use notes that a pod needs a volume.
+func (n *Node) use(pod types.UID, name corev1.UniqueVolumeName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !slices.Contains(n.used[pod], name) {
+		n.used[pod] = append(n.used[pod], name)
+	}
+}
+
+// has reports whether a pod has a volume mounted.
+func (n *Node) has(pod types.UID, m mounted) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Contains(n.mounts[pod], m)
 }
 
 // Run registers the drivers that say that they are there, until ctx ends.
@@ -110,6 +163,11 @@ func (n *Node) Run(ctx context.Context) {
 			defer n.mu.Unlock()
 			for _, d := range n.drivers {
 				d.close()
+			}
+			for _, k := range n.keepers {
+				if err := k.end(); err != nil {
+					n.Log.Info("Volumes of the node", "node", n.Name, "err", err)
+				}
 			}
 			return
 		case <-time.After(period):
@@ -209,16 +267,38 @@ func (n *Node) csiNode(ctx context.Context, entry *storagev1.CSINodeDriver) erro
 		if apierrors.IsNotFound(err) {
 			have, err = n.createCSINode(ctx)
 		}
-		if err != nil || entry == nil {
+		if err != nil {
 			return err
 		}
-		have.Spec.Drivers = append(
-			slices.DeleteFunc(have.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == entry.Name }),
-			*entry,
-		)
+		isSame := n.mark(&have.ObjectMeta)
+		if entry != nil {
+			isSame = false
+			have.Spec.Drivers = append(
+				slices.DeleteFunc(have.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == entry.Name }),
+				*entry,
+			)
+		}
+		if isSame {
+			return nil
+		}
 		_, err = nodes.Update(ctx, have, metav1.UpdateOptions{})
 		return err
 	})
+}
+
+// mark says in a CSINode which plugins' volumes the kubelet leaves to CSI, and reports whether it did already.
+func (n *Node) mark(o *metav1.ObjectMeta) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if o.Annotations[migratedPlugins] == n.migrated {
+		return true
+	}
+	if n.migrated == "" {
+		delete(o.Annotations, migratedPlugins)
+		return false
+	}
+	metav1.SetMetaDataAnnotation(o, migratedPlugins, n.migrated)
+	return false
 }
 
 func (n *Node) createCSINode(ctx context.Context) (*storagev1.CSINode, error) {
@@ -226,13 +306,15 @@ func (n *Node) createCSINode(ctx context.Context) (*storagev1.CSINode, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.Client.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{
+	made := &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: n.Name, Annotations: map[string]string{"storage.alpha.kubernetes.io/migrated-plugins": MigratedPlugins},
+			Name:            n.Name,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}},
-	}, metav1.CreateOptions{})
+	}
+	n.mark(&made.ObjectMeta)
+	return n.Client.StorageV1().CSINodes().Create(ctx, made, metav1.CreateOptions{})
 }
 
 // source is what a PersistentVolume says of its volume, to its driver. A volume of an in-tree plugin is translated, as
@@ -252,7 +334,7 @@ func source(pv *corev1.PersistentVolume) (*corev1.CSIPersistentVolumeSource, err
 	return nil, fmt.Errorf("PersistentVolume %q is of a kind that the lab has no driver for", pv.Name)
 }
 
-// Mount stages and publishes the volume of a pod's claim once it is bound and attached.
+// Mount mounts the volume of a pod's claim once it is bound and attached.
 func (n *Node) Mount(ctx context.Context, pod *corev1.Pod, claim string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -267,22 +349,41 @@ func (n *Node) Mount(ctx context.Context, pod *corev1.Pod, claim string) (string
 	if err != nil {
 		return "", err
 	}
-	from, err := source(pv)
+	m, err := n.mount(ctx, pod, pv)
 	if err != nil {
 		return "", err
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !slices.Contains(n.mounts[pod.UID], m) {
+		n.mounts[pod.UID] = append(n.mounts[pod.UID], m)
+	}
+	return m.target, nil
+}
+
+// mount has a volume mounted by the in-tree plugin, while the kubelet leaves none of its volumes to CSI, or else by its
+// driver: it is staged and published.
+func (n *Node) mount(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume) (mounted, error) {
+	if pv.Spec.AWSElasticBlockStore != nil && !n.isMigrated(inTreePlugin) {
+		return n.mountInTree(ctx, pod, pv)
+	}
+	from, err := source(pv)
+	if err != nil {
+		return mounted{}, err
+	}
+	n.use(pod.UID, corev1.UniqueVolumeName("kubernetes.io/csi/"+from.Driver+"^"+from.VolumeHandle))
 	attached, err := n.attachment(ctx, from)
 	if err != nil {
-		return "", err
+		return mounted{}, err
 	}
 	n.mu.Lock()
 	d := n.drivers[from.Driver]
 	n.mu.Unlock()
 	if d == nil {
-		return "", fmt.Errorf("driver name %s not found in the list of registered CSI drivers", from.Driver)
+		return mounted{}, fmt.Errorf("driver name %s not found in the list of registered CSI drivers", from.Driver)
 	}
 	if err := n.Device(from.VolumeHandle); err != nil {
-		return "", fmt.Errorf("device of %s: %w", from.VolumeHandle, err)
+		return mounted{}, fmt.Errorf("device of %s: %w", from.VolumeHandle, err)
 	}
 	m := mounted{
 		driver: from.Driver,
@@ -295,15 +396,7 @@ func (n *Node) Mount(ctx context.Context, pod *corev1.Pod, claim string) (string
 		),
 		target: path.Join(podsDir, string(pod.UID), "volumes/kubernetes.io~csi", pv.Name, "mount"),
 	}
-	if err := n.publish(ctx, d, m, from, attached); err != nil {
-		return "", err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !slices.Contains(n.mounts[pod.UID], m) {
-		n.mounts[pod.UID] = append(n.mounts[pod.UID], m)
-	}
-	return m.target, nil
+	return m, n.publish(ctx, d, m, from, attached)
 }
 
 // attachment waits for the VolumeAttachment that the controllers make, and returns what the driver said of it.
@@ -369,30 +462,64 @@ func (n *Node) Unmount(ctx context.Context, pod *corev1.Pod) error {
 	mounts := n.mounts[pod.UID]
 	n.mu.Unlock()
 	for _, m := range mounts {
-		n.mu.Lock()
-		d := n.drivers[m.driver]
-		n.mu.Unlock()
-		if d == nil {
-			return fmt.Errorf("driver name %s not found in the list of registered CSI drivers", m.driver)
-		}
-		client := spec.NewNodeClient(d.conn)
-		if _, err := client.NodeUnpublishVolume(
-			ctx,
-			&spec.NodeUnpublishVolumeRequest{VolumeId: m.handle, TargetPath: m.target},
-		); err != nil {
-			return fmt.Errorf("unpublishing volume %s: %w", m.handle, err)
-		}
-		if _, err := client.NodeUnstageVolume(
-			ctx,
-			&spec.NodeUnstageVolumeRequest{VolumeId: m.handle, StagingTargetPath: m.staging},
-		); err != nil {
-			return fmt.Errorf("unstaging volume %s: %w", m.handle, err)
+		if err := n.unmount(ctx, m); err != nil {
+			return err
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.mounts, pod.UID)
+	delete(n.used, pod.UID)
 	return nil
+}
+
+func (n *Node) unmount(ctx context.Context, m mounted) error {
+	if m.driver == "" {
+		return n.unmountInTree(m)
+	}
+	n.mu.Lock()
+	d := n.drivers[m.driver]
+	n.mu.Unlock()
+	if d == nil {
+		return fmt.Errorf("driver name %s not found in the list of registered CSI drivers", m.driver)
+	}
+	client := spec.NewNodeClient(d.conn)
+	if _, err := client.NodeUnpublishVolume(
+		ctx,
+		&spec.NodeUnpublishVolumeRequest{VolumeId: m.handle, TargetPath: m.target},
+	); err != nil {
+		return fmt.Errorf("unpublishing volume %s: %w", m.handle, err)
+	}
+	if _, err := client.NodeUnstageVolume(
+		ctx,
+		&spec.NodeUnstageVolumeRequest{VolumeId: m.handle, StagingTargetPath: m.staging},
+	); err != nil {
+		return fmt.Errorf("unstaging volume %s: %w", m.handle, err)
+	}
+	return nil
+}
+
+// Files is where on this machine the files of a pod's only volume are. They are mounted in a mount namespace, that of
+// the CSI driver's node part or of the in-tree plugin's keeper, and are seen by way of its process.
+func (n *Node) Files(k *kubelet.Kubelet, pod *corev1.Pod, driver string) (string, error) {
+	target := n.Target(pod.UID)
+	if target == "" {
+		return "", fmt.Errorf("pod %q has no volume", pod.Name)
+	}
+	n.mu.Lock()
+	kept := n.keepers[target]
+	n.mu.Unlock()
+	if kept != nil {
+		return fmt.Sprintf("/proc/%d/root%s", kept.cmd.Process.Pid, filepath.Join(n.HostDir, target)), nil
+	}
+	for _, p := range k.Pods() {
+		for _, container := range p.Containers {
+			if container.Component == driver && container.PID > 0 && strings.Contains(p.Name, "node") {
+				return fmt.Sprintf("/proc/%d/root%s", container.PID, target), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("machine %q runs no %s", pod.Spec.NodeName, driver)
 }
 
 // Target is where a pod's volume is mounted, as the driver on the node sees it; empty when it has none.

@@ -65,6 +65,8 @@ func Run() {
 		err = registrar(ctx, os.Args[1:])
 	case "livenessprobe":
 		err = livenessProbe(ctx, os.Args[1:])
+	case "keeper":
+		err = keep(ctx, os.Args[1:])
 	case "pause":
 		<-ctx.Done()
 	default:

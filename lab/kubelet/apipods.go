@@ -47,6 +47,11 @@ type PodOptions struct {
 // Claims mounts the volumes of PersistentVolumeClaims, and says in which order things happen: a pod's containers start
 // when all its volumes are mounted, and the pod is gone from the API when all are unmounted.
 type Claims interface {
+	// Begin is told the flags of a kubelet that starts. What it returns is done before the Node is said to be Ready, again
+	// after an error.
+	Begin(Flags) (announce func(context.Context) error)
+	// InUse are the volumes that pods need or have mounted, sorted, for the Node's status.
+	InUse() []corev1.UniqueVolumeName
 	// Mount returns where on the host the volume of a pod's claim is. An error keeps the pod waiting, and it is asked
 	// again.
 	Mount(ctx context.Context, pod *corev1.Pod, claim string) (path string, err error)
@@ -210,7 +215,7 @@ func (a *apiPods) live(ctx context.Context, w *apiWorker, pod *corev1.Pod) {
 			return
 		case <-w.gone:
 			timer.Stop()
-			a.shown.remove(w.key)
+			a.unmounting(ctx, pod).remove(w.key) // some of its volumes may be mounted
 			return
 		case <-timer.C:
 		}

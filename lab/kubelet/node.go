@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,23 +58,35 @@ type agent struct {
 	log      *slog.Logger
 	machine  machine
 	lastText string
+	claims   Claims                      // nil for none
+	announce func(context.Context) error // what claims want done first
 }
 
 // run registers the node and keeps it alive until ctx ends. A node that is deleted meanwhile is not registered again
 // before the kubelet's next start, as with a real one.
 func (a *agent) run(ctx context.Context) {
-	for delay := 100 * time.Millisecond; ; delay = min(2*delay, 7*time.Second) {
-		err := a.register(ctx)
-		a.report(ctx, "Registering node", err)
-		if err == nil {
-			break
-		}
-		if !poll.Pause(ctx, delay) {
-			return
-		}
+	if !a.retry(ctx, "Registering node", a.register) {
+		return
+	}
+	if a.claims != nil && !a.retry(ctx, "Announcing volume plugins", a.announce) {
+		return
 	}
 	a.log.Info("Successfully registered node", "node", a.name, "cloudProvider", a.flags.CloudProvider)
 	every(ctx, a.profile.NodeStatus, func() { a.report(ctx, "Updating node status", a.update(ctx)) })
+}
+
+// retry does something until there is no error, and reports whether that was before ctx ended.
+func (a *agent) retry(ctx context.Context, what string, do func(context.Context) error) bool {
+	for delay := 100 * time.Millisecond; ; delay = min(2*delay, 7*time.Second) {
+		err := do(ctx)
+		a.report(ctx, what, err)
+		if err == nil {
+			return true
+		}
+		if !poll.Pause(ctx, delay) {
+			return false
+		}
+	}
 }
 
 // report logs a trouble once, and its end.
@@ -213,6 +226,11 @@ func (a *agent) update(ctx context.Context) error {
 			list = append(list, address)
 		}
 		status["addresses"] = list
+	}
+	if a.claims != nil {
+		if used := a.claims.InUse(); !slices.Equal(used, have.Status.VolumesInUse) {
+			status["volumesInUse"] = used
+		}
 	}
 	body := map[string]any{"status": status}
 	switch ip, set := have.Annotations[annotationProvidedIP]; {

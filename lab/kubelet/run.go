@@ -53,6 +53,9 @@ func (k *Kubelet) boot() (*run, error) {
 		}
 		h := &heartbeat{client: client, name: nodeName, log: k.log}
 		if k.opts.Pods != nil {
+			if a.claims = k.opts.Pods.Claims; a.claims != nil {
+				a.announce = a.claims.Begin(flags) // before a volume is mounted
+			}
 			r.runAPIPods(ctx, k, client, nodeName)
 		}
 		r.wg.Go(func() { a.run(ctx) })

@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/transplant-dev/transplant/lab/csi"
 	"github.com/transplant-dev/transplant/lab/kubelet"
 	"github.com/transplant-dev/transplant/lab/seed/component"
 )
@@ -33,7 +34,7 @@ type account struct {
 	client  func(nodeName string) (kubernetes.Interface, error)
 	// host runs a machine's kubelet with its pods until ctx ends; nil: machines run no pods.
 	host  func(ctx context.Context, client kubernetes.Interface, o kubelet.Options, args []string) error
-	disks disks
+	disks csi.Disks
 
 	mu       sync.Mutex
 	launched int
@@ -60,7 +61,7 @@ func startAccount(
 		version:  version,
 		profile:  profile,
 		client:   client,
-		disks:    disks{dir: filepath.Join(dir, "volumes")},
+		disks:    csi.Disks{Dir: filepath.Join(dir, "volumes")},
 		machines: map[string]*booted{},
 	}
 	mux := http.NewServeMux()
@@ -90,7 +91,7 @@ func (a *account) close() error {
 	for _, m := range machines {
 		<-m.done
 	}
-	err := errors.Join(a.disks.close(), a.cloud.Close(), a.server.Close())
+	err := errors.Join(a.disks.Close(), a.cloud.Close(), a.server.Close())
 	a.served.Wait()
 	return err
 }
