@@ -59,7 +59,7 @@ func (t *Trial) files(context.Context) ([]string, error) {
 					return err
 				}
 				info, err := d.Info()
-				if err != nil {
+				if err != nil || info.Mode()&fs.ModeSocket != 0 { // of a plugin
 					return err
 				}
 				data, err := os.ReadFile(path)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/lab/csi"
 	"github.com/transplant-dev/transplant/lab/kubelet"
 )
 
@@ -40,6 +41,8 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	kubelet.RunContainer()
+	csi.Run()
 	flag.Parse()
 	code := m.Run()
 	if shared.trial != nil {

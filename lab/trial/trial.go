@@ -43,13 +43,17 @@ type Options struct {
 	Kind    cluster.Kind
 	Flags   []string
 	Program string
-	// Version is the cluster's.
-	Version string
+	// Version, Gates and Volumes are the cluster's.
+	Version, Gates string
+	Volumes        bool
 	// NoCloudConfig and Audit are the cluster's.
 	NoCloudConfig, Audit bool
 	// Progress is told what takes long.
 	Progress io.Writer
 }
+
+// driverSet has the CSI driver, for labs whose hosts mount volumes.
+const driverSet = "ebs-csi-v1.63.1"
 
 // sets are the programs of every lab and those of the cluster's version; see build.Sets.
 func (o Options) sets() []string {
@@ -60,6 +64,9 @@ func (o Options) sets() []string {
 	sets := slices.Clone(build.DefaultSets)
 	if set := "kubernetes-" + version; !slices.Contains(sets, set) {
 		sets = append(sets, set)
+	}
+	if o.Volumes {
+		sets = append(sets, driverSet)
 	}
 	return sets
 }
@@ -130,6 +137,8 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 		RunPods:       o.RunPods,
 		Kind:          o.Kind,
 		Version:       o.Version,
+		Gates:         o.Gates,
+		Volumes:       o.Volumes,
 		Programs:      programs,
 	})
 	if err != nil {

@@ -197,7 +197,7 @@ func supportMatrix() string {
 	}
 	b.WriteString("\n## Official managers\n\nThe tag that a plan takes for a cluster of this minor. None where the makers published none that a source names: give one with `--image`.\n\n")
 	b.WriteString(officialTable())
-	b.WriteString("\n## Volumes\n\nWhat takes the place of the in-tree volume plugins ([how](../how-to/volumes-and-image-credentials.md)).\n\n" +
+	b.WriteString("\n## Volumes\n\nWhat takes the place of the in-tree volume plugins ([how](../how-to/volumes-and-image-credentials.md), [what was tried](../explanation/known-limits.md#which-volumes-were-tried)).\n\n" +
 		"| plugin | in tree until | CSI driver | gate of its migration |\n|---|---|---|---|\n")
 	for _, p := range migratable() {
 		for _, v := range p.Plugins {
