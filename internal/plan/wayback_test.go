@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
@@ -47,5 +49,33 @@ func TestEveryPlanHasAWayBack(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestManagersGetTheirVolumePluginsBackBeforeTheKubelets: without them, a manager leaves all nodes' volumes to CSI, and a kubelet that was put back waits for
+// an attachment that no controller makes.
+func TestManagersGetTheirVolumePluginsBackBeforeTheKubelets(t *testing.T) {
+	s := openstack20()
+	p := mustMake(t, s, v1.Options{Image: "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.20.2"})
+	if p.Strategy != planstep.Downtime {
+		t.Fatalf("the strategy is %s", p.Strategy)
+	}
+	back, err := rollback.Make(stoppedAt(p, len(p.Steps)), s, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugins, kubelets := 0, 0
+	for _, step := range back.Steps {
+		switch {
+		case step.Restore != "" && strings.HasPrefix(step.Restore, "volumes/"+component.KCM+"@"):
+			if plugins++; kubelets > 0 {
+				t.Errorf("%s comes after %d kubelets", step.ID, kubelets)
+			}
+		case step.Kind == v1.StepKubelet:
+			kubelets++
+		}
+	}
+	if plugins != 3 || kubelets != 5 {
+		t.Errorf("%d managers get their plugins back and %d kubelets are put back", plugins, kubelets)
 	}
 }

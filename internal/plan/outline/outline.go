@@ -259,7 +259,8 @@ func GapBack(steps []v1.Step) int {
 		if s.Component == component.CCM && (s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepDeleteObject) {
 			from = i
 		}
-		if s.Component != component.KCM || s.Restore == "" || planstep.StopsComponent(s) {
+		if s.Component != component.KCM || s.Restore == "" || planstep.StopsComponent(s) ||
+			s.Phase == planstep.PhaseReenable { // it stays external
 			continue
 		}
 		if from < 0 {

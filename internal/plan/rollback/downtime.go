@@ -9,9 +9,11 @@ import (
 // planDowntime is the rollback for a strategy under which no manager ran the loops for a while. Every
 // cloud-controller-manager is stopped before the first in-tree manager comes back, since no lease keeps the two apart.
 // A kube-apiserver is restored while its host's manager is stopped. One that is a Deployment is restored before that,
-// while the cloud-controller-manager runs: no manager depends on a single one of its pods.
+// while the cloud-controller-manager runs: no manager depends on a single one of its pods. A kubelet that goes back to
+// the in-tree plugins needs a manager that has them: those get them back first.
 func (r *rollback) planDowntime() {
 	r.removeTaints()
+	r.restoreEach(planstep.PhaseReenable, r.ownerLast(component.KCM, r.laterManagerSteps()))
 	r.restoreKubelets()
 	for _, s := range planstep.FirstPerPlace(r.startedSteps(func(s v1.Step) bool {
 		return planstep.ChangesComponent(s) && s.Component == component.KAS && s.Ref != ""
