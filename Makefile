@@ -141,7 +141,7 @@ test-lab:
 	export TRANSPLANT_SOURCES="$$($(sources))" && cd lab && $(GO) test $(test_flags) $(longest) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(longest) $(benchmarks))")
 
 # Compilers run at the lowest priority: next to the clusters of the tests they would take hours.
-e2e_sets := $(lab_sets),kubernetes-v1.25.0,kubernetes-v1.27.4,kubernetes-v1.30.14,kubernetes-v1.31.0,kube-apiserver-v1.30.14,kube-apiserver-v1.37.2
+e2e_sets := $(lab_sets),kubernetes-v1.24.17,kubernetes-v1.25.0,kubernetes-v1.27.4,kubernetes-v1.30.14,kubernetes-v1.31.0,kube-apiserver-v1.30.14,kube-apiserver-v1.37.2,ebs-csi-v1.63.1
 
 .PHONY: e2e
 e2e: ## Run the long versions of the lab's tests, an hour after an hour of compilers: crashes, upgrades, mistakes of the documents, every fix, every scenario
