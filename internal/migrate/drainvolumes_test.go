@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // toCSI is a step whose node had no volume mounted when the plan was made.
@@ -155,5 +157,81 @@ func TestANodeTakesNoPodsWhileItsKubeletLeavesVolumesToCSI(t *testing.T) {
 	})
 	if err != nil || len(evicted()) > 0 || w.node("cp-1").Spec.Unschedulable {
 		t.Errorf("error %v, evicted %v, unschedulable: %v", err, evicted(), w.node("cp-1").Spec.Unschedulable)
+	}
+}
+
+// The attach-detach controller has a name for a volume by each mounter. A pod that came back to its node before the detachment would lose it by the old name.
+func TestAKubeletChangesItsMounterWhenTheVolumesAreDetached(t *testing.T) {
+	t.Parallel()
+	name := corev1.UniqueVolumeName("kubernetes.io/aws-ebs/aws://us-east-1a/vol-1")
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv-1"},
+		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://us-east-1a/vol-1"},
+		}},
+	}
+	for _, drains := range []bool{true, false} {
+		w := newWorld(t, 1)
+		w.kubeletRuns("cp-1")
+		w.drainable(0)
+		there := toCSI("CSIMigrationAWS=true")
+		there.Drain = drains
+		attached := true
+		detaches := func(detach func()) func(*step.Options) {
+			looks := 0
+			w.more = func() {
+				if looks++; looks == 60 {
+					attached = false
+					detach()
+				}
+			}
+			return func(o *step.Options) {
+				o.Hook = func(point, of string) {
+					if point == "during" && attached {
+						t.Errorf("drains %v: %s changes the kubelet while the volume is attached", drains, of)
+					}
+				}
+			}
+		}
+		w.changeNode("cp-1", func(n *corev1.Node) { n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: name}} })
+		if _, err := w.run(w.given(there), detaches(func() {
+			w.changeNode("cp-1", func(n *corev1.Node) { n.Status.VolumesAttached = nil })
+		})); err != nil || attached {
+			t.Fatalf("drains %v: %v, attached: %v", drains, err, attached)
+		}
+		attached = true
+		va := &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: "csi-1"},
+			Spec: storagev1.VolumeAttachmentSpec{
+				Attacher: "ebs.csi.aws.com", NodeName: "node-cp-1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name},
+			},
+		}
+		w.api.Put(t, pv, va)
+		hook := detaches(func() { w.api.Delete("/apis/storage.k8s.io/v1/volumeattachments/csi-1") })
+		w.backThrough(hook)
+		if attached || w.node("cp-1").Spec.Unschedulable {
+			t.Errorf("drains %v: attached: %v, unschedulable: %v", drains, attached, w.node("cp-1").Spec.Unschedulable)
+		}
+	}
+}
+
+// backThrough takes everything back without a death on the way.
+func (w *world) backThrough(options ...func(*step.Options)) {
+	w.t.Helper()
+	j, err := w.home.Open(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	doc := j.Doc()
+	p, err := rollback.Make(&doc, w.snapshot(), w.clock.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepVerify })
+	if err := j.SetPhase(w.t.Context(), v1.RunRollingBack, p, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.run(p, options...); err != nil {
+		w.t.Fatal(err)
 	}
 }

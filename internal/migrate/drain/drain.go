@@ -76,11 +76,14 @@ func drainable(ctx context.Context, e *step.Env, node string) error {
 // another drained node has brought a volume of an in-tree plugin.
 func emptied(ctx context.Context, e *step.Env, s v1.Step, node string, touched bool) error {
 	if s.Drain {
-		return evictAll(ctx, e, s, node)
+		return evictAll(ctx, e, s, node, mustLeave)
 	}
 	volume, err := mountedInTree(ctx, e, node)
-	if err != nil || volume == "" {
+	if err != nil {
 		return err
+	}
+	if volume == "" { // one that a pod had which is gone may be attached yet
+		return evictAll(ctx, e, s, node, func(*corev1.Pod) bool { return false })
 	}
 	if !touched {
 		if err := drainable(ctx, e, node); err != nil {
@@ -88,7 +91,7 @@ func emptied(ctx context.Context, e *step.Env, s v1.Step, node string, touched b
 		}
 	}
 	e.Report(s, step.EventProgress, fmt.Sprintf("node %s is drained, which the plan did not foresee: %s", node, volume))
-	return evictAll(ctx, e, s, node)
+	return evictAll(ctx, e, s, node, mustLeave)
 }
 
 // Unmanaged refuses a node with pods that no controller brings back, unless that was asked for.
@@ -119,9 +122,9 @@ func Unmanaged(ctx context.Context, e *step.Env, node string) error {
 }
 
 // evictAll asks every pod of a node to leave through the Eviction API, which respects PodDisruptionBudgets. It waits
-// until they are gone and no volume of an in-tree plugin is in use there. What the node's kubelet or a DaemonSet puts
-// there is left alone: it would come back. So are the pods through which this tool looks at the host.
-func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
+// until they are gone and no volume that changes its mounter is in use or attached there. What the node's kubelet or a
+// DaemonSet puts there is left alone: it would come back. So are the pods through which this tool looks at the host.
+func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string, leaves func(*corev1.Pod) bool) error {
 	refused := map[string]string{}
 	told, scratch := "", false
 	limit := options.DrainTimeout(e.Plan.Options)
@@ -145,7 +148,7 @@ func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 		var leaving []string
 		for i := range pods {
 			p := &pods[i]
-			if !mustLeave(p) {
+			if !leaves(p) {
 				continue
 			}
 			leaving = append(leaving, p.Namespace+"/"+p.Name)
@@ -162,12 +165,12 @@ func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 			progress += " (" + english.FirstOf(3, leaving) + ")"
 		}
 		if len(leaving) == 0 {
-			volumes, err := inTreeVolumes(ctx, e, node)
+			volumes, err := attachedVolumes(ctx, e, s, node)
 			if err != nil || volumes == "" {
 				return err == nil, nil //nolint:nilerr // it is asked again
 			}
-			refused["volumes"] = "the in-tree plugin still has " + volumes
-			progress = fmt.Sprintf("node %s: waiting until %s is unmounted", node, volumes)
+			refused["volumes"] = "still attached is " + volumes
+			progress = fmt.Sprintf("node %s: waiting until %s is unmounted and detached", node, volumes)
 		}
 		if progress != told {
 			told = progress
@@ -261,13 +264,40 @@ func inTreeVolumes(ctx context.Context, e *step.Env, node string) (string, error
 	if err != nil {
 		return "", fmt.Errorf("reading node %s: %w", node, err)
 	}
-	var out []string
-	for _, v := range n.Status.VolumesInUse {
+	return english.FirstOf(5, ofInTreePlugins(n.Status.VolumesInUse)), nil
+}
+
+func ofInTreePlugins(volumes []corev1.UniqueVolumeName) (out []string) {
+	for _, v := range volumes {
 		if slices.ContainsFunc(inTreePlugins, func(p string) bool { return strings.HasPrefix(string(v), p) }) {
 			out = append(out, string(v))
 		}
 	}
-	return english.FirstOf(5, out), nil
+	return out
+}
+
+// attachedVolumes names what a node has attached, or in use, by the mounter that its kubelet has before a step. The
+// attach-detach controller knows a volume by another name for each mounter. If a pod came back to the node before the
+// volume was detached, the controller would detach it under the new mount, by its old name.
+func attachedVolumes(ctx context.Context, e *step.Env, s v1.Step, node string) (string, error) {
+	n, err := e.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading node %s: %w", node, err)
+	}
+	all := slices.Clone(n.Status.VolumesInUse)
+	if s.Restore != "" {
+		byDriver, err := migratedAttachments(ctx, e, node)
+		return english.FirstOf(5, append(ofInTreePlugins(all), byDriver...)), err
+	}
+	for _, v := range n.Status.VolumesAttached {
+		if !slices.Contains(all, v.Name) {
+			all = append(all, v.Name)
+		}
+	}
+	return english.FirstOf(5, ofInTreePlugins(all)), nil
 }
 
 // evictInterval is how often a pod that a budget keeps is asked again.

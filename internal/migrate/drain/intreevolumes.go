@@ -153,6 +153,38 @@ func (c *claimed) inTreeVolumeOf(ctx context.Context, p *corev1.Pod) (string, er
 	return "", nil
 }
 
+// migratedAttachments names the VolumeAttachments of a node that stand for volumes of an in-tree plugin. A volume in a
+// pod itself can be no other.
+func migratedAttachments(ctx context.Context, e *step.Env, node string) (out []string, err error) {
+	attached, err := e.Kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		return nil, nil // a rollback goes on without
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing VolumeAttachments: %w", err)
+	}
+	for i := range attached.Items {
+		a := &attached.Items[i]
+		if a.Spec.NodeName != node {
+			continue
+		}
+		if name := a.Spec.Source.PersistentVolumeName; name != nil {
+			pv, err := e.Kube.CoreV1().PersistentVolumes().Get(ctx, *name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading PersistentVolume %s: %w", *name, err)
+			}
+			if !isInTreeSource(pv.Spec.PersistentVolumeSource) {
+				continue
+			}
+		}
+		out = append(out, "VolumeAttachment "+a.Name)
+	}
+	return out, nil
+}
+
 // isInTreeSource reports whether a volume is of a plugin that was in the kubelet: the same as inTreePlugins.
 func isInTreeSource(s corev1.PersistentVolumeSource) bool {
 	return s.AWSElasticBlockStore != nil || s.AzureDisk != nil || s.Cinder != nil || s.GCEPersistentDisk != nil ||
