@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 const (
@@ -92,6 +95,22 @@ func TestVolumesGoToCSIAndBack(t *testing.T) {
 	}
 }
 
+// awaitVolumes polls until f finds nothing missing. The driver and its sidecars elect and time out by themselves: on a machine without time to spare they take
+// minutes, and an error of the API is one that passes.
+func awaitVolumes(t *testing.T, what string, f func(context.Context) (missing string, err error)) {
+	t.Helper()
+	err := poll.Within(t.Context(), 200*time.Millisecond, 10*time.Minute, what, func(ctx context.Context) error {
+		missing, err := f(ctx)
+		if err == nil && missing != "" {
+			err = errors.New(missing)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // installDriver installs the CSI driver, as its operator does, and waits until it is on every node.
 func installDriver(t *testing.T, lab *Trial) {
 	t.Helper()
@@ -119,10 +138,13 @@ func installDriver(t *testing.T, lab *Trial) {
 	if out, err := kubectl.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, out)
 	}
-	await(t, "the CSI driver on every node, with its controller", func(ctx context.Context) (string, error) {
+	awaitVolumes(t, "the CSI driver on every node, with its controller", func(ctx context.Context) (string, error) {
 		d, err := lab.Client().AppsV1().Deployments(metav1.NamespaceSystem).Get(ctx, "ebs-csi-controller", metav1.GetOptions{})
-		if err != nil || d.Status.AvailableReplicas != *d.Spec.Replicas {
-			return fmt.Sprintf("%d controllers are available", d.Status.AvailableReplicas), err
+		if err != nil {
+			return "", err
+		}
+		if d.Status.AvailableReplicas != *d.Spec.Replicas {
+			return fmt.Sprintf("%d controllers are available", d.Status.AvailableReplicas), nil
 		}
 		nodes, err := lab.Client().StorageV1().CSINodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -192,7 +214,7 @@ func newDatabase(t *testing.T, lab *Trial) *database {
 // pod waits until the database runs, and returns its pod.
 func (db *database) pod(t *testing.T) (pod *corev1.Pod) {
 	t.Helper()
-	await(t, "the database", func(ctx context.Context) (string, error) {
+	awaitVolumes(t, "the database", func(ctx context.Context) (string, error) {
 		list, err := db.lab.Client().CoreV1().Pods(cluster.WorkloadNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=db"})
 		if err != nil || len(list.Items) != 1 {
 			return "it has no pod, or several", err

@@ -277,8 +277,8 @@ func ofInTreePlugins(volumes []corev1.UniqueVolumeName) (out []string) {
 }
 
 // attachedVolumes names what a node has attached, or in use, by the mounter that its kubelet has before a step. The
-// attach-detach controller knows a volume by another name for each mounter. If a pod came back to the node before the
-// volume was detached, the controller would detach it under the new mount, by its old name.
+// attach-detach controller knows a volume by another name for each mounter. Under the mount of a pod that came back too
+// early, it would detach the volume by its old name.
 func attachedVolumes(ctx context.Context, e *step.Env, s v1.Step, node string) (string, error) {
 	n, err := e.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
