@@ -238,8 +238,8 @@ func isOfOneProcess(b Binding) bool {
 	return b.Component == component.KCM && err == nil && parsed.Version() == 4 && parsed.String() == id
 }
 
-// mayHold says why a process that runs now may be the holder; empty when none may. A successor of the same identity goes
-// on renewing the lease in the same term. Only the time of the last renewal tells it from the one before.
+// mayHold says why a process that runs now may be the holder; empty when none may. A successor of the same identity
+// goes on renewing the lease in the same term. Only the time of the last renewal tells it from the one before.
 func mayHold(b Binding, lease *coordinationv1.Lease, procs []v1.Process) string {
 	for _, p := range procs {
 		if p.PID == b.PID && p.StartTicks == b.StartTicks {

@@ -37,7 +37,8 @@ var common = struct {
 	texts map[string]string
 }{texts: map[string]string{}}
 
-// mostCommon and longestCommon bound them, as kubelets write them: what comes after that, or is longer, is kept as it is.
+// mostCommon and longestCommon bound them, as kubelets write them. What comes after that, or is longer, is kept as it
+// is.
 const (
 	mostCommon    = 4096
 	longestCommon = 128
