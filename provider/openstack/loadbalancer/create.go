@@ -107,14 +107,8 @@ func (p place) findSecond(ctx context.Context, o octavia) (made *second, lacks s
 		return nil, "the port of annotation " + prefix + "port-id has one address for it: remove the annotation", nil
 	}
 	made = &second{address: s.ownAddress(s.second)}
-	made.targets, err = p.b.secondMembers(ctx, s, p.nodes, "")
-	if claimed := (*falseClaimsError)(nil); errors.As(err, &claimed) {
-		return nil, fmt.Sprintf("no node has an address of its own of family %s (%s): correct them, or %s", s.second, claimed, single), nil
-	} else if err != nil {
-		return nil, "", err
-	}
-	if len(made.targets) == 0 {
-		return nil, fmt.Sprintf("no node has an address of family %s: give the nodes some, or %s", s.second, single), nil
+	if made.targets, lacks, err = p.secondTargets(ctx); err != nil || lacks != "" {
+		return nil, lacks, err
 	}
 	neutron, err := p.b.client.Network(ctx)
 	if err != nil {
@@ -140,6 +134,20 @@ func (p place) findSecond(ctx context.Context, o octavia) (made *second, lacks s
 		made.targets[i].subnet = made.subnet
 	}
 	return made, "", nil
+}
+
+// secondTargets are the members by the second family, or what they lack.
+func (p place) secondTargets(ctx context.Context) (targets []target, lacks string, err error) {
+	targets, err = p.b.secondMembers(ctx, p.s, p.nodes, "")
+	claimed := (*falseClaimsError)(nil)
+	switch {
+	case errors.As(err, &claimed):
+		return nil, fmt.Sprintf("no node has an address of its own of family %s (%s): correct them, or %s",
+			p.s.second, claimed, single), nil
+	case err == nil && len(targets) == 0:
+		return nil, fmt.Sprintf("no node has an address of family %s: give the nodes some, or %s", p.s.second, single), nil
+	}
+	return targets, "", err
 }
 
 // checkAddress refuses an address of the load balancer's own that something else may answer for.
