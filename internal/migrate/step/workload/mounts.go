@@ -7,17 +7,16 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
-// Operations of edits that change what a workload mounts.
-const (
-	opMountConfigMap = "mountConfigMap"
-	opUnmount        = "unmount"
-)
+// isMount reports whether an edit changes what a workload mounts. A host's file goes by the name of its volume.
+func isMount(e v1.Edit) bool {
+	return e.Op == v1.EditMountConfigMap || e.Op == v1.EditUnmount || e.Op == v1.EditRemoveHostPath
+}
 
 // flagEdits are the edits of a step that change flags.
 func flagEdits(edits []v1.Edit) []v1.Edit {
 	var out []v1.Edit
 	for _, e := range edits {
-		if e.Op != opMountConfigMap && e.Op != opUnmount {
+		if !isMount(e) {
 			out = append(out, e)
 		}
 	}
@@ -27,13 +26,13 @@ func flagEdits(edits []v1.Edit) []v1.Edit {
 // applyMounts applies the edits that change what the component's container mounts.
 func applyMounts(o *unstructured.Unstructured, container map[string]any, edits []v1.Edit) error {
 	for _, e := range edits {
-		if e.Op != opMountConfigMap && e.Op != opUnmount {
+		if !isMount(e) {
 			continue
 		}
 		if err := dropVolume(o, container, e.Name); err != nil {
 			return err
 		}
-		if e.Op == opUnmount {
+		if e.Op != v1.EditMountConfigMap {
 			continue
 		}
 		mounts, _ := container["volumeMounts"].([]any)
@@ -81,7 +80,7 @@ func dropVolume(o *unstructured.Unstructured, container map[string]any, name str
 func mounted(edits []v1.Edit) []string {
 	var out []string
 	for _, e := range edits {
-		if e.Op == opMountConfigMap {
+		if e.Op == v1.EditMountConfigMap {
 			out = append(out, e.Name)
 		}
 	}
