@@ -66,7 +66,7 @@ func pauseRun(ctx context.Context, k keptRun, reason string, output *printer.For
 		At:     k.now().UTC(),
 		Reason: reason,
 	}
-	asked, err := pause.RequestAt(ctx, k.at, want)
+	asked, err := pause.Request(ctx, k.at, want)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func resumeRun(ctx context.Context, k keptRun, output *printer.Format) error {
 	if err != nil {
 		return err
 	}
-	was, err := pause.ResumeAt(ctx, k.at, doc.Run)
+	was, err := pause.Resume(ctx, k.at, doc.Run)
 	if err != nil {
 		return err
 	}

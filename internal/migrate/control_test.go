@@ -38,7 +38,7 @@ func TestAPausedRunWaitsBeforeItsNextStep(t *testing.T) {
 			return
 		}
 		if looks++; looks == 3 {
-			if _, err := pause.Resume(context.Background(), w.kube, w.journal().Doc().Run); err != nil { //nolint:usetesting // the world has no context
+			if _, err := pause.Resume(context.Background(), journal.InCluster(w.kube), w.journal().Doc().Run); err != nil { //nolint:usetesting // the world has no context
 				t.Error(err)
 			}
 		}
@@ -48,7 +48,7 @@ func TestAPausedRunWaitsBeforeItsNextStep(t *testing.T) {
 			told = append(told, e)
 			if e.Kind == step.EventDone || e.Kind == step.EventAlreadyDone {
 				if e.Step.ID == p.Steps[1].ID {
-					if _, err := pause.Request(t.Context(), w.kube, v1.Pause{Run: w.journal().Doc().Run, By: "ops@bastion", At: noon, Reason: "lunch"}); err != nil {
+					if _, err := pause.Request(t.Context(), journal.InCluster(w.kube), v1.Pause{Run: w.journal().Doc().Run, By: "ops@bastion", At: noon, Reason: "lunch"}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -81,7 +81,7 @@ func TestAPausedRunIsStopped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	p, j := w.begin()
-	if _, err := pause.Request(t.Context(), w.kube, v1.Pause{Run: j.Doc().Run, By: "ops@bastion", At: noon}); err != nil {
+	if _, err := pause.Request(t.Context(), journal.InCluster(w.kube), v1.Pause{Run: j.Doc().Run, By: "ops@bastion", At: noon}); err != nil {
 		t.Fatal(err)
 	}
 	stop := make(chan struct{})
@@ -117,7 +117,7 @@ func TestARunWhoseManagersBreachTheirObjectivesIsPaused(t *testing.T) {
 		if len(paused) == 0 {
 			return
 		}
-		if _, err := pause.Resume(context.Background(), w.kube, w.journal().Doc().Run); err != nil { //nolint:usetesting // the world has no context
+		if _, err := pause.Resume(context.Background(), journal.InCluster(w.kube), w.journal().Doc().Run); err != nil { //nolint:usetesting // the world has no context
 			t.Error(err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -279,7 +280,7 @@ func TestAPauseWaitsForTheEndOfADowntime(t *testing.T) {
 	_, err := w.run(p, func(o *step.Options) {
 		o.Hook = func(point, step string) {
 			if point == "during" && step == "stop/"+component.KCM+"@cp-1" { // the step that is under way is finished first
-				if _, err := pause.Request(t.Context(), w.kube, v1.Pause{Run: "run-1", By: "ann", At: w.clock.Now()}); err != nil {
+				if _, err := pause.Request(t.Context(), journal.InCluster(w.kube), v1.Pause{Run: "run-1", By: "ann", At: w.clock.Now()}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -293,7 +294,7 @@ func TestAPauseWaitsForTheEndOfADowntime(t *testing.T) {
 					t.Errorf("paused before %s, when no manager runs the loops: %v", e.Step.ID, w.owners())
 				}
 				said = append(said, "paused")
-				if _, err := pause.Resume(t.Context(), w.kube, "run-1"); err != nil {
+				if _, err := pause.Resume(t.Context(), journal.InCluster(w.kube), "run-1"); err != nil {
 					t.Error(err)
 				}
 			}

@@ -34,7 +34,7 @@ func TestHowACommandEndedIsKeptUntilTheNextOne(t *testing.T) {
 	}
 	failure := &Ending{Step: "a", Reason: "no access with --token=eyJhbGciOiJIUzI1NiJ9.c2VjcmV0c2VjcmV0.c2VjcmV0c2VjcmV0 " + strings.Repeat("x", 1<<20), At: noon}
 	note("run-1", failure) // before there is anything to write it into
-	if _, err := Request(t.Context(), kube, v1.Pause{Run: "run-1", By: "ops", At: noon}); err != nil {
+	if _, err := Request(t.Context(), journal.InCluster(kube), v1.Pause{Run: "run-1", By: "ops", At: noon}); err != nil {
 		t.Fatal(err)
 	}
 	note("run-1", failure)

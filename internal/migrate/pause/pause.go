@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -53,12 +52,7 @@ func Requested(cm *corev1.ConfigMap, run string) *v1.Pause {
 
 // Request asks the run to wait before its next step. A run that is asked already goes on being paused by who asked
 // first, who is returned.
-func Request(ctx context.Context, kube kubernetes.Interface, want v1.Pause) (*v1.Pause, error) {
-	return RequestAt(ctx, journal.InCluster(kube), want)
-}
-
-// RequestAt is Request for a run whose objects are elsewhere.
-func RequestAt(ctx context.Context, at journal.ObjectLocation, want v1.Pause) (*v1.Pause, error) {
+func Request(ctx context.Context, at journal.ObjectLocation, want v1.Pause) (*v1.Pause, error) {
 	return control(ctx, at, want.Run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
 		if now != nil {
 			return now, false
@@ -73,12 +67,7 @@ func RequestAt(ctx context.Context, at journal.ObjectLocation, want v1.Pause) (*
 }
 
 // Resume lets a paused run go on. It returns the pause that ends; nil when there was none.
-func Resume(ctx context.Context, kube kubernetes.Interface, run string) (*v1.Pause, error) {
-	return ResumeAt(ctx, journal.InCluster(kube), run)
-}
-
-// ResumeAt is Resume for a run whose objects are elsewhere.
-func ResumeAt(ctx context.Context, at journal.ObjectLocation, run string) (*v1.Pause, error) {
+func Resume(ctx context.Context, at journal.ObjectLocation, run string) (*v1.Pause, error) {
 	return control(ctx, at, run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
 		delete(data, controlBy)
 		delete(data, controlAt)
@@ -264,7 +253,7 @@ func (e *Pauser) pauseOnBreach(ctx context.Context) error {
 		At:     e.Env.Clock.Now(),
 		Reason: breach + "; " + howToGoOn,
 	}
-	_, err := RequestAt(ctx, e.Env.Location(), want)
+	_, err := Request(ctx, e.Env.Location(), want)
 	return err
 }
 
