@@ -179,13 +179,13 @@ func (b *Balancers) secondMembers(
 
 // noteSingle sends an event to a dual-stack Service whose load balancer has one address. It serves by that.
 func (b *Balancers) noteSingle(ctx context.Context, s *settings, lb *loadbalancers.LoadBalancer) error {
+	if s.second == "" {
+		return nil
+	}
 	missing := s.second
 	if address, _ := vipOf(lb, s.family); address == "" {
 		missing = s.family // it was made for the other one
-	} else if address, _ := vipOf(lb, s.second); s.second == "" || address != "" {
-		return nil
-	}
-	if s.second == "" {
+	} else if address, _ := vipOf(lb, s.second); address != "" {
 		return nil
 	}
 	o, err := b.open(ctx)
