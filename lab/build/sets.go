@@ -46,7 +46,7 @@ var Sets = []Set{
 		},
 		LDFlags: []string{"-s", "-w"},
 	},
-	controlPlane("v1.24.17", ""),                                        // the last minor whose gates of CSI migration can be set
+	controlPlane("v1.24.17", ""),                                        // the last one with gates of CSI migration to set
 	controlPlane("v1.25.0", "a866cbe2e5bbaa01cfd5e969aa3e033f3282a8a2"), // the last minor with in-tree OpenStack
 	kubernetes("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),   // the last minor with the in-tree AWS provider
 	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),         // kubelets that know --cloud-provider=aws

@@ -47,8 +47,8 @@ type PodOptions struct {
 // Claims mounts the volumes of PersistentVolumeClaims, and says in which order things happen: a pod's containers start
 // when all its volumes are mounted, and the pod is gone from the API when all are unmounted.
 type Claims interface {
-	// Begin is told the flags of a kubelet that starts. What it returns is done before the Node is said to be Ready, again
-	// after an error.
+	// Begin is told the flags of a kubelet that starts. The kubelet calls what it returns until that succeeds, and
+	// reports the Node Ready after it.
 	Begin(Flags) (announce func(context.Context) error)
 	// InUse are the volumes that pods need or have mounted, sorted, for the Node's status.
 	InUse() []corev1.UniqueVolumeName

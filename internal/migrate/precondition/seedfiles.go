@@ -26,7 +26,7 @@ import (
 
 // missingInSeed says which files of --ccm-env the manager that a step starts in a seed would mount, and the Secret or
 // ConfigMap does not have. The volumes are those of the kube-controller-manager. A file on no volume may be in the
-// image, so nothing is said of it, nor of an object that may not be read.
+// image: it is not judged. Neither is one of an object that may not be read.
 func missingInSeed(ctx context.Context, e *step.Env, s v1.Step) (problems []string) {
 	if s.Derive != layout.DeriveSeedManager || e.Seed == nil || len(layout.EnvFiles(e.Plan.Options)) == 0 {
 		return nil
