@@ -56,17 +56,20 @@ func (w *World) Watch(ctx context.Context, c *seed.Cluster) (*Witness, error) {
 	x := &Witness{cluster: c, stop: stop, pods: map[types.UID]*PodLife{}, last: map[string]string{}}
 	x.factory = informers.NewSharedInformerFactoryWithOptions(w.Client(), 0, informers.WithNamespace(c.Namespace))
 	pods, deployments := x.factory.Core().V1().Pods().Informer(), x.factory.Apps().V1().Deployments().Informer()
+	var synced []cache.InformerSynced
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs{
 		pods:        {AddFunc: x.pod, UpdateFunc: func(_, o any) { x.pod(o) }, DeleteFunc: x.podGone},
 		deployments: {AddFunc: x.deployment, UpdateFunc: func(_, o any) { x.deployment(o) }},
 	} {
-		if _, err := informer.AddEventHandler(handler); err != nil {
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
 			stop()
 			return nil, fmt.Errorf("watching %q: %w", c.Namespace, err)
 		}
+		synced = append(synced, registration.HasSynced)
 	}
 	x.factory.Start(running.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, deployments.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		stop()
 		return nil, ctx.Err()
 	}

@@ -33,7 +33,9 @@ type Following struct {
 	refused []string
 	// waiting are told of changes.
 	waiting map[chan struct{}]struct{}
-	synced  []func() bool
+	// synced report whether what each informer listed first was taken in. That an informer has synced says less: its
+	// store is filled before its handlers are called, and clusters that are there would be taken for deleted ones.
+	synced []cache.InformerSynced
 }
 
 // failure is an error of a watch, which is forgotten when it does not come again: a watch that goes on says nothing of
@@ -75,10 +77,11 @@ func Follow(ctx context.Context, client dynamic.Interface) (f *Following, wait f
 			nil,
 		).
 			Informer()
-		if err := f.attend(informer, group); err != nil {
+		registration, err := f.attend(informer, group)
+		if err != nil {
 			return nil, nil, fmt.Errorf("following clusters of %s: %w", group, err)
 		}
-		f.synced = append(f.synced, informer.HasSynced)
+		f.synced = append(f.synced, registration.HasSynced)
 		running.Go(func() { informer.Run(ctx.Done()) })
 	}
 	switch {
@@ -95,7 +98,10 @@ func Follow(ctx context.Context, client dynamic.Interface) (f *Following, wait f
 }
 
 // attend takes in what an informer sees. Errors of its watch are kept for who asks, and not logged.
-func (f *Following) attend(informer cache.SharedIndexInformer, group string) error {
+func (f *Following) attend(
+	informer cache.SharedIndexInformer,
+	group string,
+) (cache.ResourceEventHandlerRegistration, error) {
 	err := informer.SetTransform(func(o any) (any, error) {
 		if u, ok := o.(*unstructured.Unstructured); ok {
 			u.SetManagedFields(nil)
@@ -103,20 +109,19 @@ func (f *Following) attend(informer cache.SharedIndexInformer, group string) err
 		return o, nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		f.recordFailure(group, fmt.Sprintf("following clusters of %s: %v", group, err))
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	return informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { f.saw(group, o) },
 		UpdateFunc: func(_, o any) { f.saw(group, o) },
 		DeleteFunc: func(o any) { f.removeCluster(group, o) },
 	})
-	return err
 }
 
 func (f *Following) saw(group string, o any) {

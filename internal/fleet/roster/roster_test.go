@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,27 @@ func TestClustersAreFollowed(t *testing.T) {
 	s.Delete("/apis/kubermatic.k8c.io/v1/clusters/b")
 	until(t, f, func() bool { return names() == "a c.kubermatic.k8s.io " })
 	wait()
+}
+
+// TestACompleteListHasAllClusters is about the moment in which an informer has listed, and its handlers were not called
+// yet: a rollout passed over every cluster, as if it had been deleted.
+func TestACompleteListHasAllClusters(t *testing.T) {
+	_, dyn := seed(t, Groups()...)
+	for i := range pageSize - 1 {
+		put(t, dyn, Groups()[i%2], fmt.Sprintf("c%03d", i), nil)
+	}
+	for range 20 {
+		f, wait := follow(t, dyn)
+		all, complete := f.List()
+		for !complete && t.Context().Err() == nil {
+			runtime.Gosched()
+			all, complete = f.List()
+		}
+		wait()
+		if len(all) != pageSize-1 {
+			t.Fatalf("%d clusters", len(all))
+		}
+	}
 }
 
 // follow begins to follow, and returns what ends it.
