@@ -142,6 +142,7 @@ func writeOf(s v1.Step) (write, bool) {
 		v1.StepKubelet,
 		v1.StepVerify,
 		v1.StepUnpatchObject,
+		v1.StepReplacePod,
 		v1.StepEditUnit,
 		v1.StepStopUnit,
 		v1.StepStartUnit,

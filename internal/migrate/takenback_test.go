@@ -1,7 +1,11 @@
 package migrate
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,10 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
@@ -87,34 +94,81 @@ func TestAManagerThatWasStoppedToHandOverIsStartedByTheRollback(t *testing.T) {
 
 const daemonSet = "/apis/apps/v1/namespaces/kube-system/daemonsets/" + component.CCM
 
-// daemons is a DaemonSet controller: a process and a pod on each host for as long as the DaemonSet is there. The world is locked.
+// daemons is a DaemonSet controller of update strategy OnDelete: a process and a pod on each host for as long as the DaemonSet is there. A pod that was deleted
+// comes back from the present template. The world is locked.
 func (w *world) daemons() {
 	var d appsv1.DaemonSet
 	there := w.api.Get(w.t, daemonSet, &d)
-	n := int32(0)
+	owner := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: d.Name, UID: d.UID, Controller: ptr.To(true)}}
+	hash := w.revision(&d, there, owner)
+	n, updated, ready := int32(0), int32(0), int32(0)
 	for _, h := range w.hostNames() {
 		key, name := component.CCM+"@"+h, component.CCM+"-"+h
-		if !there {
+		path := "/api/v1/namespaces/kube-system/pods/" + name
+		var pod corev1.Pod
+		if !there || !w.api.Get(w.t, path, &pod) {
 			if w.procs[key] != nil {
-				delete(w.procs, key)
-				w.api.Delete("/api/v1/namespaces/kube-system/pods/" + name)
+				w.ended[key] = w.clock.Now()
 			}
+			delete(w.procs, key)
+		}
+		if !there {
+			w.api.Delete(path)
 			continue
 		}
-		if n++; w.procs[key] == nil {
+		n++
+		if w.procs[key] == nil && w.clock.Since(w.ended[key]) < time.Second {
+			continue // its kubelet has not started it yet
+		}
+		if w.procs[key] == nil {
 			w.lastPID++
+			w.restarts[key]++
 			command := d.Spec.Template.Spec.Containers[0].Command
 			w.procs[key] = &process{pid: w.lastPID, args: command, flags: commandline.FlagsOf(command), component: component.CCM, host: h, unit: true}
-			w.api.Put(
-				w.t,
-				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec},
-			)
+			labels := maps.Clone(d.Spec.Template.Labels)
+			labels[appsv1.ControllerRevisionHashLabelKey] = hash
+			pod = corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: labels, OwnerReferences: owner, UID: types.UID(fmt.Sprint(w.lastPID))},
+				Spec:       d.Spec.Template.Spec,
+				Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			}
+			pod.Spec.NodeName = "node-" + h
+			w.api.Put(w.t, &pod)
+		}
+		ready++
+		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] == hash {
+			updated++
 		}
 	}
-	if there && d.Status.NumberReady != n {
-		d.Status = appsv1.DaemonSetStatus{ObservedGeneration: d.Generation, DesiredNumberScheduled: n, UpdatedNumberScheduled: n, NumberReady: n}
+	status := appsv1.DaemonSetStatus{ObservedGeneration: d.Generation, DesiredNumberScheduled: n, UpdatedNumberScheduled: updated, NumberReady: ready}
+	if there && !reflect.DeepEqual(d.Status, status) {
+		d.Status = status
 		w.api.Put(w.t, &d)
 	}
+}
+
+// revision keeps a ControllerRevision for each template that the DaemonSet had, the newest with the highest number, and returns the hash of the present one.
+func (w *world) revision(d *appsv1.DaemonSet, there bool, owner []metav1.OwnerReference) string {
+	if !there {
+		return ""
+	}
+	data, err := json.Marshal(d.Spec.Template)
+	if err != nil {
+		w.t.Error(err)
+	}
+	hash := hostaccess.SHA256(data)[:10]
+	path := "/apis/apps/v1/namespaces/kube-system/controllerrevisions/" + d.Name + "-" + hash
+	var r appsv1.ControllerRevision
+	if w.api.Get(w.t, path, &r) && r.Revision == w.revisions {
+		return hash
+	}
+	w.revisions++
+	w.api.Put(w.t, &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Name: d.Name + "-" + hash, Namespace: component.Namespace, OwnerReferences: owner,
+			Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: hash}},
+		Revision: w.revisions,
+	})
+	return hash
 }
 
 // A rollback that left the DaemonSet for somebody else's would start the in-tree managers next to it.

@@ -92,6 +92,10 @@ type world struct {
 	fate  fate
 	// unjudged reports whether a test executes steps that no migration has.
 	unjudged bool
+	// ended are the ends of processes of DaemonSets, by component@host.
+	ended map[string]time.Time
+	// revisions counts the templates that DaemonSets had.
+	revisions int64
 	// told are the calls of service managers, "verb unit@host".
 	told []string
 }
@@ -171,6 +175,7 @@ func newWorld(t *testing.T, count int, lay ...func(*world)) *world {
 		stuck:    map[string]bool{},
 		full:     map[string]bool{},
 		deaf:     map[string]bool{},
+		ended:    map[string]time.Time{},
 		lastPID:  1000,
 	}
 	w.clock = skipping{clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), w}

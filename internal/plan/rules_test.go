@@ -380,6 +380,12 @@ var broken = []struct {
 	{"P-46", "a role grants more", "lab", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "create/ClusterRole/"+layout.CCMRole).Object, `"nodes/status"`, `"*"`)
 	}},
+	{"P-47", "a pod is replaced before the template changes", "gce-1.30", func(t *testing.T, p *v1.Plan) {
+		move(t, p, "finish/"+component.CCM+"@cp-3", "external/kubelet@cp-1")
+	}},
+	{"P-47", "a file goes from a host that has the old pod", "gce-1.30", func(t *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "finish/"+component.CCM+"@cp-3" })
+	}},
 }
 
 // base makes a plan and the snapshot that it is for.

@@ -34,8 +34,12 @@ func TestNeedsOfSteps(t *testing.T) {
 		"a Deployment elsewhere is scaled, and its pods watched": {
 			v1.Step{Kind: v1.StepScale, Ref: "Deployment/plane/kcm"}, []string{"get,update apps/deployments plane kcm", "get,list /pods plane "}, nil,
 		},
-		"pods of a DaemonSet are deleted one by one": {
-			v1.Step{Kind: v1.StepEditWorkload, Ref: "DaemonSet/kube-system/ccm"}, []string{"delete,get,list /pods kube-system "}, nil,
+		"a pod of a DaemonSet is deleted, and none is by an edit": {
+			v1.Step{Kind: v1.StepReplacePod, Host: "cp-1", Ref: "DaemonSet/kube-system/ccm"},
+			[]string{"get apps/daemonsets kube-system ccm", "list apps/controllerrevisions kube-system ", "delete,get,list /pods kube-system "}, nil,
+		},
+		"a DaemonSet that is edited": {
+			v1.Step{Kind: v1.StepEditWorkload, Ref: "DaemonSet/kube-system/ccm"}, []string{"get,update apps/daemonsets kube-system ccm"}, []string{"delete /pods"},
 		},
 		"a node that is initialised is updated": {
 			v1.Step{Kind: v1.StepInitializeNode, Ref: "Node/a"}, []string{"get,list,update /nodes  "}, nil,

@@ -170,6 +170,9 @@ const (
 	StepScale StepKind = "Scale"
 	// StepEditWorkload changes flags in the pod template of Ref and waits until it is rolled out.
 	StepEditWorkload StepKind = "EditWorkload"
+	// StepReplacePod deletes the pod of the DaemonSet Ref on Host, and gives up the leases that it held. Then it waits
+	// until a pod of the present template is ready there. It is for DaemonSets of update strategy OnDelete.
+	StepReplacePod StepKind = "ReplacePod"
 	// StepEditUnit changes the flags of a systemd unit where they are written, reloads systemd and restarts the unit.
 	StepEditUnit StepKind = "EditUnit"
 	// StepStopUnit and StepStartUnit stop and start a systemd unit, and wait until its process is gone, or ready.

@@ -38,6 +38,7 @@ var stepMarks = map[v1.StepKind]string{
 	v1.StepUnpatchObject:   "~",
 	v1.StepScale:           "~",
 	v1.StepEditWorkload:    "~",
+	v1.StepReplacePod:      "~",
 	v1.StepEditUnit:        "~",
 	v1.StepStopUnit:        "~",
 	v1.StepStartUnit:       "~",

@@ -33,8 +33,8 @@ type Following struct {
 	refused []string
 	// waiting are told of changes.
 	waiting map[chan struct{}]struct{}
-	// synced report whether what each informer listed first was taken in. That an informer has synced says less: its
-	// store is filled before its handlers are called, and clusters that are there would be taken for deleted ones.
+	// synced report whether what each informer listed first was taken in. An informer has synced before that: its store
+	// is filled, and its handlers were not called. Clusters that are there would be taken for deleted ones.
 	synced []cache.InformerSynced
 }
 

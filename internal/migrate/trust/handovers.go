@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan/allowed"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -24,6 +25,8 @@ type handoverScope struct {
 	leases          []string
 	// seed reports whether the holder is a pod of the seed, whose name no plan knows.
 	seed bool
+	// anyHost reports whether the holder may be on each host of the control plane.
+	anyHost bool
 }
 
 // JudgeHandovers returns why the handovers of a record are none that its step makes. It also returns why the handover
@@ -81,6 +84,8 @@ func scopeOf(doc v1.Journal, steps map[string]v1.Step, id string) (handoverScope
 		if scope.seed = isJournaledInSeed(doc, s.Ref); !scope.seed {
 			return handoverScope{}, fmt.Errorf("%s is not in the seed: its pods hand nothing over", s.Ref)
 		}
+	case s.Kind == v1.StepDeleteObject && s.Ref == layout.CCMDaemonSet:
+		scope.anyHost = true
 	default:
 		return handoverScope{}, fmt.Errorf("a step of kind %s hands nothing over", s.Kind)
 	}
@@ -107,7 +112,7 @@ func isJournaledInSeed(doc v1.Journal, ref string) bool {
 func restartsHost(kind v1.StepKind) bool {
 	switch kind {
 	case v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest,
-		v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit:
+		v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit, v1.StepReplacePod:
 		return true
 	default:
 		return false
@@ -136,6 +141,12 @@ func (scope handoverScope) checkRecord(h v1.HandoverRecord, others map[string][]
 // judgeHost returns why the holder is not on the host of the scope. Its identity may not be known by any name that
 // there is, but must not be another host's.
 func (scope handoverScope) judgeHost(h v1.HandoverRecord, others map[string][]string) error {
+	if scope.anyHost {
+		if _, known := others[h.Host]; !known {
+			return fmt.Errorf("the holder is on host %q, which the plan does not know", h.Host)
+		}
+		scope.host = h.Host
+	}
 	if h.Host != scope.host || h.Node != "" {
 		return fmt.Errorf("the holder is on host %q (pod on %q), and the step is on %s", h.Host, h.Node, scope.host)
 	}

@@ -155,6 +155,10 @@ func (j Judge) CheckPlace(s v1.Step) error {
 		return j.kubelet(s)
 	case v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit:
 		return j.unit(s)
+	case v1.StepReplacePod:
+		if s.Path != "" || len(s.Files) > 0 {
+			return fmt.Errorf("a step of kind %s changes no file, and names %s", s.Kind, s.Path)
+		}
 	default:
 		if s.Host != "" || s.Path != "" {
 			return fmt.Errorf("a step of kind %s changes no host, and names %s%s", s.Kind, s.Host, s.Path)

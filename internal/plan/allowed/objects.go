@@ -108,6 +108,10 @@ func (j Judge) CheckObject(s v1.Step) error {
 		return j.patched(s)
 	case v1.StepScale, v1.StepEditWorkload:
 		return j.workload(s)
+	case v1.StepReplacePod:
+		if s.Ref != layout.CCMDaemonSet || s.Component != component.CCM {
+			return fmt.Errorf("%s is not the DaemonSet of the %s: its pods are left alone", s.Ref, component.CCM)
+		}
 	case v1.StepInitializeNode:
 		if kind, name, _ := strings.Cut(s.Ref, "/"); kind != "Node" || name == "" || strings.Contains(name, "/") {
 			return fmt.Errorf("%s is no Node", s.Ref)

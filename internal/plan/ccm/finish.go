@@ -10,30 +10,43 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// FinishDaemonSet removes leader migration from the DaemonSet.
+// FinishDaemonSet removes leader migration from the DaemonSet, and has its pods replaced, the owner's last. A rollout
+// by its controller would take them in any order, and the loops would change hands several times.
 func FinishDaemonSet(d *draft.Draft) {
 	edits, was := finishEdits(d)
 	d.Add(v1.Step{
-		ID:         "finish/" + component.CCM,
-		Phase:      planstep.PhaseFinish,
-		Kind:       v1.StepEditWorkload,
-		Title:      "switch leader migration off in " + component.CCM,
-		Why:        "no in-tree manager is left that could want the migration lease; the pods are replaced one by one, the owner's last",
-		Component:  component.CCM,
-		Ref:        layout.CCMDaemonSet,
-		Edits:      edits,
-		Leases:     []string{component.CCM, d.Options.LeaseName},
-		Successors: []string{component.CCM},
-		Group:      planstep.PhaseFinish,
-		Requires:   []string{"cluster:uid"},
-		Changes: planstep.DescribeFlagEdits(
-			edits,
-			was,
-		),
+		ID:              "finish/" + component.CCM,
+		Phase:           planstep.PhaseFinish,
+		Kind:            v1.StepEditWorkload,
+		Title:           "switch leader migration off in " + component.CCM,
+		Why:             "no in-tree manager is left that could want the migration lease; its pods stay until the next steps replace them",
+		Component:       component.CCM,
+		Ref:             layout.CCMDaemonSet,
+		Edits:           edits,
+		Requires:        []string{"cluster:uid"},
+		Changes:         planstep.DescribeFlagEdits(edits, was),
 		Undo:            "put the pod template back as the record has it",
-		EstimateSeconds: 25 * float64(len(d.Hosts)),
-		Expect:          d.ExpectRunning(draft.OwnedBy(component.CCM)),
+		EstimateSeconds: 1,
 	})
+	for _, h := range d.Hosts {
+		d.Add(v1.Step{
+			ID:              "finish/" + component.CCM + "@" + h.Name,
+			Phase:           planstep.PhaseFinish,
+			Kind:            v1.StepReplacePod,
+			Title:           "replace the pod of " + component.CCM + " on " + h.Name,
+			Why:             "it starts without leader migration",
+			Host:            h.Name,
+			Component:       component.CCM,
+			Ref:             layout.CCMDaemonSet,
+			Leases:          []string{component.CCM, d.Options.LeaseName},
+			Successors:      []string{component.CCM},
+			Group:           planstep.PhaseFinish + "@" + h.Name,
+			Requires:        []string{"cluster:uid"},
+			Undo:            "replace it again, after the pod template was put back",
+			EstimateSeconds: 15,
+			Expect:          d.ExpectRunning(draft.OwnedBy(component.CCM)),
+		})
+	}
 }
 
 // finishEdits and what they find.

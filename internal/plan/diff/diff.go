@@ -99,7 +99,7 @@ func (d *differ) step(s v1.Step) error {
 	if s.Path != "" {
 		return d.fileStep(s)
 	}
-	if s.Ref == "" || s.Kind == v1.StepInitializeNode {
+	if s.Ref == "" || s.Kind == v1.StepInitializeNode || s.Kind == v1.StepReplacePod {
 		return nil // nothing that has a text, or a Node: changeNodes shows those
 	}
 	c, err := d.differenceAt(s.Ref, func() (string, error) { return d.object(s) })

@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -27,10 +28,13 @@ const Recreated = "load balancers: all "
 func Restarts(steps []v1.Step) map[string]int {
 	out := map[string]int{}
 	for _, s := range steps {
-		if s.Component == component.KCM && planstep.StopsComponent(s) {
-			continue // the step that starts it is counted
-		}
-		if s.Ref == "" || s.Kind == v1.StepEnsureObject || s.Kind == v1.StepEditWorkload {
+		switch {
+		case s.Component == component.KCM && planstep.StopsComponent(s): // the step that starts it is counted
+		case s.Kind == v1.StepEditWorkload && s.Ref == layout.CCMDaemonSet: // those that replace its pods are counted
+		case s.Ref == "",
+			s.Kind == v1.StepEnsureObject,
+			s.Kind == v1.StepEditWorkload,
+			s.Kind == v1.StepReplacePod:
 			out[s.Component]++ // steps that restart nothing name no component
 		}
 	}

@@ -446,7 +446,8 @@ func restartsTold(r *planView) error {
 	}
 	for i, s := range r.Steps {
 		if s.Component != component.KCM && s.Component != component.CCM ||
-			s.Kind != v1.StepEditManifest && s.Kind != v1.StepEditUnit && !planstep.StopsComponent(s) {
+			s.Kind != v1.StepEditManifest && s.Kind != v1.StepEditUnit && s.Kind != v1.StepReplacePod &&
+				!planstep.StopsComponent(s) {
 			continue
 		}
 		if s.Group == "" || len(hosts) > 1 && (len(s.Leases) == 0 || len(s.Successors) == 0) {
@@ -454,6 +455,39 @@ func restartsTold(r *planView) error {
 		}
 		if !slices.ContainsFunc(r.Steps[i:], func(o v1.Step) bool { return o.Kind == v1.StepVerify }) {
 			return fmt.Errorf("after step %s no step checks the owners", s.ID)
+		}
+	}
+	return nil
+}
+
+// podsReplaced looks at DaemonSets whose pods keep their template until a step deletes them. Another step on the host
+// may remove a file that the old pod names. Or it may start a manager that has another lease.
+func podsReplaced(r *planView) error {
+	planes := map[string]bool{}
+	for _, s := range r.Steps {
+		if slices.Contains([]string{component.KAS, component.KCM, component.CCM}, s.Component) && s.Host != "" {
+			planes[s.Host] = true
+		}
+	}
+	changed, replaced := false, map[string]bool{}
+	for _, s := range r.Steps {
+		switch {
+		case s.Kind == v1.StepEditWorkload && s.Ref == layout.CCMDaemonSet:
+			changed = true
+			clear(replaced)
+		case s.Kind == v1.StepDeleteObject && s.Ref == layout.CCMDaemonSet:
+			changed = false
+		case s.Kind == v1.StepReplacePod && !changed:
+			return fmt.Errorf("step %s replaces a pod whose template no step before it changes", s.ID)
+		case s.Kind == v1.StepReplacePod:
+			replaced[s.Host] = true
+		case changed && planes[s.Host] && !replaced[s.Host]:
+			return fmt.Errorf(
+				"step %s changes host %s, whose pod of %s has the earlier template",
+				s.ID,
+				s.Host,
+				layout.CCMDaemonSet,
+			)
 		}
 	}
 	return nil

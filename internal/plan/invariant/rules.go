@@ -270,6 +270,13 @@ var Rules = []Rule{
 		eachAllowed(allowed.Judge.CheckObject),
 		true,
 	},
+	{
+		podsRule,
+		"after the template of the manager's DaemonSet was changed, its pod on each host is replaced before anything else changes there",
+		"pods would come back as they were, or run with files that are gone",
+		podsReplaced,
+		false,
+	},
 }
 
 // Verify returns every rule that a plan of a migration breaks. The snapshot that it was made from may be nil: then only

@@ -257,14 +257,21 @@ func is(u draft.Upgrade, tag string) bool {
 	return u.IsWanted() && strings.TrimPrefix(tag, "v") == strings.TrimPrefix(u.Version, "v")
 }
 
-// VerifyRollback says where a rollback would leave versions that do not fit each other: the one rule that holds of the
-// way back, too.
+// VerifyRollback looks at the rules about an order that hold of the way back, too. A rollback must not leave versions
+// that do not fit each other, nor pods of a template that is taken back.
 func VerifyRollback(p *v1.Plan, snap *v1.Snapshot) error {
-	if err := skewKept(&planView{Plan: p, snap: snap}); err != nil {
+	r := &planView{Plan: p, snap: snap}
+	if err := skewKept(r); err != nil {
 		return fmt.Errorf("rule %s: %w", skewRule, err)
+	}
+	if err := podsReplaced(r); err != nil {
+		return fmt.Errorf("rule %s: %w", podsRule, err)
 	}
 	return nil
 }
 
-// skewRule is the ID of the rule that VerifyRollback looks at.
-const skewRule = "P-36"
+// The IDs of the rules that VerifyRollback looks at.
+const (
+	skewRule = "P-36"
+	podsRule = "P-47"
+)

@@ -32,6 +32,7 @@ var needed = map[v1.StepKind][]string{
 	v1.StepUnpatchObject:   {"ref", "restore"},
 	v1.StepScale:           {"ref", "component", "replicas"},
 	v1.StepEditWorkload:    {"ref", "component"},
+	v1.StepReplacePod:      {"ref", "host", "component"},
 	v1.StepEditUnit:        {"host", "path", "component", "unit"},
 	v1.StepStopUnit:        {"host", "component", "unit"},
 	v1.StepStartUnit:       {"host", "path", "component", "unit"},

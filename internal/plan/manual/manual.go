@@ -35,6 +35,11 @@ func Commands(s v1.Step, flags map[string]string) []string {
 		return []string{"kubectl delete " + kubectlRef(s.Ref)}
 	case v1.StepPatchObject, v1.StepEditWorkload:
 		return []string{"kubectl edit " + kubectlRef(s.Ref)}
+	case v1.StepReplacePod:
+		return []string{
+			fmt.Sprintf("kubectl -n %s delete pod -l %s=%s --field-selector spec.nodeName=NODE   # NODE: the Node of host %s",
+				component.Namespace, layout.LabelComponent, component.CCM, s.Host),
+		}
 	case v1.StepWriteFile:
 		return writeCommands(s)
 	case v1.StepCopyFile:

@@ -197,11 +197,21 @@ func matchesID(prefix string) func(v1.Step) bool {
 	return func(s v1.Step) bool { return strings.HasPrefix(s.ID, prefix) }
 }
 
+func isStep(id string) func(v1.Step) bool { return func(s v1.Step) bool { return s.ID == id } }
+
 // startedSteps returns the steps of the migration that were begun and match.
 func (r *rollback) startedSteps(match func(v1.Step) bool) []v1.Step {
+	return r.allSteps(func(s v1.Step) bool {
+		_, ok := r.records[s.ID]
+		return ok && match(s)
+	})
+}
+
+// allSteps returns the steps of the migration that match, begun or not.
+func (r *rollback) allSteps(match func(v1.Step) bool) []v1.Step {
 	var out []v1.Step
 	for _, s := range r.journal.Plan.Steps {
-		if _, ok := r.records[s.ID]; ok && match(s) {
+		if match(s) {
 			out = append(out, s)
 		}
 	}
@@ -221,8 +231,13 @@ func (r *rollback) ownerLast(comp string, steps []v1.Step) []v1.Step {
 func (r *rollback) reenableMigration() {
 	r.removeTaints()
 	r.restoreEach(planstep.PhaseReenable, r.ownerLast(component.KCM, r.laterManagerSteps()))
-	finished := r.ownerLast(component.CCM, r.startedSteps(matchesID("finish/"+component.CCM)))
-	if len(finished) == 0 && len(r.startedSteps(matchesID("delete/"))) == 0 &&
+	templates := r.startedSteps(isStep("finish/" + component.CCM))
+	finished := r.startedSteps(matchesID("finish/" + component.CCM + "@"))
+	if len(templates) > 0 { // a pod of the new template may be on any host: its kubelet may have evicted the old one
+		finished = r.allSteps(func(s v1.Step) bool { return s.Kind == v1.StepReplacePod })
+	}
+	finished = r.ownerLast(component.CCM, finished)
+	if len(templates) == 0 && len(finished) == 0 && len(r.startedSteps(matchesID("delete/"))) == 0 &&
 		len(r.startedSteps(matchesID("remove/"))) == 0 {
 		return
 	}
@@ -236,6 +251,7 @@ func (r *rollback) reenableMigration() {
 		s.ID, s.Phase, s.Requires = "again/"+s.ID, planstep.PhaseReenable, []string{"cluster:uid"}
 		r.draft.Add(s)
 	}
+	r.restoreEach(planstep.PhaseReenable, templates) // before the pods of a DaemonSet, which start from it
 	r.restoreEach(planstep.PhaseReenable, finished)
 }
 
@@ -348,6 +364,8 @@ func (r *rollback) restore(phase string, s v1.Step) v1.Step {
 		out.Kind, out.Unit = v1.StepEditUnit, s.Unit
 	case v1.StepEditWorkload, v1.StepScale:
 		out.Kind, out.Ref, out.Title, out.Group = v1.StepEditWorkload, s.Ref, "put "+s.Ref+" back as it was before phase "+s.Phase, ""
+	case v1.StepReplacePod:
+		out.Kind, out.Ref, out.Title, out.Restore = v1.StepReplacePod, s.Ref, "replace the pod of "+s.Ref+" on "+s.Host, ""
 	case v1.StepKubelet:
 		out.Kind, out.Title, out.Drain = v1.StepKubelet, "put back the flags of the kubelet on "+s.Host, s.Drain
 		out.Files, out.Batch = s.Files, s.Batch
@@ -386,7 +404,7 @@ func (r *rollback) removeCCM() {
 		})
 	}
 	for _, s := range r.startedSteps(planstep.IsManagerWorkload) {
-		r.draft.Add(v1.Step{
+		back := v1.Step{
 			ID:              "undo/" + s.ID,
 			Phase:           planstep.PhaseHandback,
 			Kind:            v1.StepDeleteObject,
@@ -398,7 +416,11 @@ func (r *rollback) removeCCM() {
 			EstimateSeconds: 30,
 			Undo:            "transplant apply",
 			Changes:         []v1.Change{{Field: s.Ref, Before: "created"}},
-		})
+		}
+		if s.Ref == layout.CCMDaemonSet && r.journal.Plan.Strategy == planstep.LeaderMigration {
+			back.Leases, back.Successors = []string{r.draft.Options.LeaseName}, []string{component.KCM}
+		}
+		r.draft.Add(back)
 	}
 }
 

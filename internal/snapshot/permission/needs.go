@@ -101,6 +101,12 @@ func needsOf(s v1.Step) []collect.Need {
 		out = append(rolledOut(s.Ref), about(s.Ref, "get", "update"))
 	case v1.StepEditWorkload:
 		out = append(rolledOut(s.Ref), about(s.Ref, "get", "update"))
+	case v1.StepReplacePod:
+		out = []collect.Need{
+			about(s.Ref, "get"),
+			{Verbs: []string{"list"}, Group: groupApps, Resource: "controllerrevisions", Namespace: about(s.Ref).Namespace},
+			{Verbs: []string{"get", "list", "delete"}, Resource: "pods", Namespace: about(s.Ref).Namespace},
+		}
 	case v1.StepInitializeNode:
 		out = []collect.Need{{Verbs: []string{"get", "update"}, Resource: "nodes"}}
 	case v1.StepWriteFile,
@@ -212,14 +218,9 @@ func bindingOf(s v1.Step, ns string) collect.Need {
 	}
 }
 
-// rolledOut is what waiting for a workload's pods takes; those of a DaemonSet with OnDelete are deleted one by one.
+// rolledOut is what waiting for a workload's pods takes.
 func rolledOut(ref string) []collect.Need {
-	n := about(ref)
-	verbs := []string{"get", "list"}
-	if n.Resource == "daemonsets" {
-		verbs = append(verbs, "delete")
-	}
-	return []collect.Need{{Verbs: verbs, Resource: "pods", Namespace: n.Namespace}}
+	return []collect.Need{{Verbs: []string{"get", "list"}, Resource: "pods", Namespace: about(ref).Namespace}}
 }
 
 // kinds of objects that steps are about.

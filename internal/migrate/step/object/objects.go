@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/takeover"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
@@ -371,6 +372,11 @@ func (x DeleteObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 		if err := x.madeHere(s, live); err != nil {
 			return err
 		}
+		if live.GetDeletionTimestamp() == nil { // else an earlier try has bound what its pods lead
+			if err := x.bindOwners(ctx, s, rec); err != nil {
+				return err
+			}
+		}
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading %s: %w", s.Ref, err)
 	}
@@ -378,7 +384,7 @@ func (x DeleteObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 		return err
 	}
 	x.Env.Hook("during", s.ID)
-	return retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
+	err = retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
 		if err := client.Delete(
 			ctx,
 			name,
@@ -389,6 +395,21 @@ func (x DeleteObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return takeover.ReleaseLeases(ctx, x.Env, s, rec)
+}
+
+// bindOwners binds the leases of the step that the object's pods hold. Where that is not proven in time, they run out.
+// The way back goes on, and the loops have no manager for as long as a lease lasts.
+func (x DeleteObject) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	err := takeover.BindOwners(ctx, x.Env, s, rec)
+	if unproven := (*step.WaitError)(nil); errors.As(err, &unproven) {
+		x.Env.Report(s, step.EventProgress, "the leases of its pods are left to run out: "+err.Error())
+		return nil
+	}
+	return err
 }
 
 // IsWorkload reports whether an object is a Deployment or a DaemonSet.

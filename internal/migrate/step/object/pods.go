@@ -63,20 +63,35 @@ func ReplicasOf(o *unstructured.Unstructured) int64 {
 	return n
 }
 
+// UnseenChange says that a workload's controller has not seen its last change; empty when it has.
+func UnseenChange(o *unstructured.Unstructured) string {
+	if o.GetGeneration() > statusCount(o, "observedGeneration") {
+		return refOf(o) + ": its controller has not seen the change yet"
+	}
+	return ""
+}
+
+func refOf(o *unstructured.Unstructured) string {
+	return o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName()
+}
+
+// statusCount is a number in a workload's status; -1 where it is none.
+func statusCount(o *unstructured.Unstructured, name string) int64 {
+	n, _, err := unstructured.NestedInt64(o.Object, "status", name)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
 // RolloutProblem says why a workload is not what its template says; empty when it is. Pods that are ending count: a
 // manager that still ends may still write to the cloud.
 func RolloutProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructured) (string, error) {
-	status := func(name string) int64 {
-		n, _, err := unstructured.NestedInt64(o.Object, "status", name)
-		if err != nil {
-			return -1
-		}
-		return n
+	status := func(name string) int64 { return statusCount(o, name) }
+	if why := UnseenChange(o); why != "" {
+		return why, nil
 	}
-	ref := o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName()
-	if o.GetGeneration() > status("observedGeneration") {
-		return ref + ": its controller has not seen the change yet", nil
-	}
+	ref := refOf(o)
 	want, updated, ready := ReplicasOf(o), status("updatedReplicas"), status("readyReplicas")
 	if o.GetKind() == "DaemonSet" {
 		want, updated, ready = status("desiredNumberScheduled"), status("updatedNumberScheduled"), status("numberReady")

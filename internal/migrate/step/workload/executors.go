@@ -9,4 +9,5 @@ import (
 var Executors = map[v1.StepKind]func(*step.Env) step.Executor{
 	v1.StepScale:        func(env *step.Env) step.Executor { return Workload{env} },
 	v1.StepEditWorkload: func(env *step.Env) step.Executor { return Workload{env} },
+	v1.StepReplacePod:   func(env *step.Env) step.Executor { return replacePod{env} },
 }

@@ -62,7 +62,13 @@ func (x Workload) Done(ctx context.Context, s v1.Step) (bool, error) {
 	if !object.EqualJSON(live.Object["spec"], next.Object["spec"]) {
 		return false, step.Pending("%s does not have the replicas, flags and mounts of this step", s.Ref)
 	}
-	if why, err := object.RolloutProblem(ctx, x.Env, live); err != nil || why != "" {
+	why := ""
+	if isReplacedByHand(live) {
+		why = object.UnseenChange(live)
+	} else {
+		why, err = object.RolloutProblem(ctx, x.Env, live)
+	}
+	if err != nil || why != "" {
 		return false, step.PendingIf(why, err)
 	}
 	for _, lease := range s.Leases {
