@@ -444,6 +444,14 @@ var attacks = []attack{
 	},
 	{"somebody else's object is deleted", "lab", "rule P-46", put(v1.Step{Kind: v1.StepDeleteObject, Ref: "ClusterRoleBinding/cluster-admin"}), false},
 	{"somebody else's lease is the migration's", "lab", "rule P-46", func(_ *testing.T, p *v1.Plan) { p.Options.LeaseName = "kube-scheduler" }, false},
+	{
+		"the pods of another DaemonSet are replaced", "lab", "rule P-46",
+		put(v1.Step{Kind: v1.StepReplacePod, Host: "cp-1", Component: component.CCM, Ref: "DaemonSet/kube-system/kube-proxy"}), false,
+	},
+	{
+		"a replaced pod writes a file", "lab", "rule P-42",
+		put(v1.Step{Kind: v1.StepReplacePod, Host: "cp-1", Path: "/etc/shadow", Component: component.CCM, Ref: layout.CCMDaemonSet}), false,
+	},
 	{"a Node is patched", "lab", "rule P-46", put(v1.Step{Kind: v1.StepPatchObject, Ref: "Node/cp-1", Patch: `{"spec":{"unschedulable":true}}`}), false},
 	{"kubelets to come trust everybody", "gce-1.30", "rule P-46", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "patch/ConfigMap/kube-system/kubelet-config").Patch, `apiVersion:`, `authentication: {anonymous: {enabled: true}}\napiVersion:`)

@@ -155,12 +155,8 @@ func (j Judge) CheckPlace(s v1.Step) error {
 		return j.kubelet(s)
 	case v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit:
 		return j.unit(s)
-	case v1.StepReplacePod:
-		if s.Path != "" || len(s.Files) > 0 {
-			return fmt.Errorf("a step of kind %s changes no file, and names %s", s.Kind, s.Path)
-		}
 	default:
-		if s.Host != "" || s.Path != "" {
+		if s.Host != "" && s.Kind != v1.StepReplacePod || s.Path != "" {
 			return fmt.Errorf("a step of kind %s changes no host, and names %s%s", s.Kind, s.Host, s.Path)
 		}
 	}

@@ -106,12 +106,8 @@ func (j Judge) CheckObject(s v1.Step) error {
 		}
 	case v1.StepPatchObject, v1.StepUnpatchObject:
 		return j.patched(s)
-	case v1.StepScale, v1.StepEditWorkload:
+	case v1.StepScale, v1.StepEditWorkload, v1.StepReplacePod:
 		return j.workload(s)
-	case v1.StepReplacePod:
-		if s.Ref != layout.CCMDaemonSet || s.Component != component.CCM {
-			return fmt.Errorf("%s is not the DaemonSet of the %s: its pods are left alone", s.Ref, component.CCM)
-		}
 	case v1.StepInitializeNode:
 		if kind, name, _ := strings.Cut(s.Ref, "/"); kind != "Node" || name == "" || strings.Contains(name, "/") {
 			return fmt.Errorf("%s is no Node", s.Ref)
@@ -331,6 +327,9 @@ func (j Judge) workload(s v1.Step) error {
 	}
 	if s.Object != "" || s.Patch != "" {
 		return fmt.Errorf("%s is edited, and neither made nor patched", s.Ref)
+	}
+	if s.Kind == v1.StepReplacePod && s.Ref != layout.CCMDaemonSet {
+		return fmt.Errorf("%s is not the DaemonSet of the %s: its pods are left alone", s.Ref, component.CCM)
 	}
 	if isUsualWorkload(s) {
 		return nil

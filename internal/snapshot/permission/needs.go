@@ -97,9 +97,7 @@ func needsOf(s v1.Step) []collect.Need {
 	case v1.StepPatchObject, v1.StepUnpatchObject:
 		// A patch is worked out against what is there and sent as an update, which a change in between makes fail.
 		out = []collect.Need{about(s.Ref, "get", "update")}
-	case v1.StepScale:
-		out = append(rolledOut(s.Ref), about(s.Ref, "get", "update"))
-	case v1.StepEditWorkload:
+	case v1.StepScale, v1.StepEditWorkload:
 		out = append(rolledOut(s.Ref), about(s.Ref, "get", "update"))
 	case v1.StepReplacePod:
 		out = []collect.Need{
