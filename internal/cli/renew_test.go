@@ -133,7 +133,7 @@ func TestRenewGivesATokenToHostsOfTheControlPlaneAlone(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(c.dir, "cp-1", planlayout.CCMToken)); err != nil || string(data) != old {
 		t.Errorf("a host without a proof was given a token: %v", err)
 	}
-	fails(t, c.run("renew", "--control-plane-hosts=cp-9"), exitcode.Error, "--control-plane-hosts: --host-access reaches no host of the name \"cp-9\"")
+	fails(t, c.run("renew", "--control-plane-hosts=cp-9"), exitcode.Error, "--control-plane-hosts: --host-access reaches no host of the name \"cp-9\", and the cluster has no such Node")
 	if r := c.run("renew", "--all", "--control-plane-hosts=cp-1"); r.code != exitcode.OK || !strings.Contains(r.out, "host cp-1: renewed, expires ") || strings.Contains(r.out, "cp-2") {
 		t.Error(r.text(nil))
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/internal/client/wording"
@@ -91,7 +93,7 @@ func (c *Client) openHosts(ctx context.Context) error {
 			return fmt.Errorf("--host-access: %w", err)
 		}
 	}
-	if err := c.checkNamedHosts(); err != nil {
+	if err := c.checkNamedHosts(ctx); err != nil {
 		return err
 	}
 	c.Hosts = fault.Hosts(c.Hosts)
@@ -110,11 +112,22 @@ func checkHostAccess(access string) error {
 	return err
 }
 
-// checkNamedHosts refuses a name that is none: the operator would take the host for named.
-func (c *Client) checkNamedHosts() error {
+// checkNamedHosts refuses a name that is none: the operator would take the host for named. A host and its Node may have
+// different names, and either is one: a DaemonSet finds Nodes, and messages name these.
+func (c *Client) checkNamedHosts(ctx context.Context) error {
 	for _, name := range c.Host.ControlPlane {
-		if !slices.ContainsFunc(c.Hosts, func(h hostaccess.Host) bool { return h.Name() == name }) {
-			return fmt.Errorf("--%s: --host-access reaches no host of the name %q", hostproof.Flag, name)
+		if slices.ContainsFunc(c.Hosts, func(h hostaccess.Host) bool { return h.Name() == name }) {
+			continue
+		}
+		_, err := c.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf(
+				"--%s: --host-access reaches no host of the name %q, and the cluster has no such Node",
+				hostproof.Flag,
+				name,
+			)
+		} else if err != nil {
+			return fmt.Errorf("--%s: getting Node %q: %s", hostproof.Flag, name, mask.Error(err))
 		}
 	}
 	return nil

@@ -76,12 +76,13 @@ func (t *Trial) As(user string, groups ...string) (*Trial, error) {
 	return &other, nil
 }
 
-// namedHosts are the hosts that the operator has to name: a Node has their name, and the lab's API servers announce no
-// addresses, since no client could use those of loopback.
+// namedHosts are the Nodes of the control plane that the operator has to name: those with the names of their hosts, and
+// all where a DaemonSet is to find them. The lab's API servers announce no addresses, since no client could use those of
+// loopback.
 func (t *Trial) namedHosts() (names []string) {
 	for _, h := range t.ControlPlanes() {
-		if h.NodeName == h.Name {
-			names = append(names, h.Name)
+		if h.NodeName == h.Name || t.namesNodes {
+			names = append(names, h.NodeName)
 		}
 	}
 	return names

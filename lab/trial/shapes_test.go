@@ -113,13 +113,11 @@ func TestStaticPodsAreMigratedThereAndBack(t *testing.T) {
 	}
 }
 
-// TestManagersOfADaemonSetComeThereAndBack has the cloud-controller-manager as a DaemonSet, in place of static pods, on clouds whose Nodes have the names of
-// their machines. A DaemonSet comes to each Node with the label, so that an operator names them where API servers announce no addresses; --control-plane-hosts
-// takes the names of --host-access alone.
+// TestManagersOfADaemonSetComeThereAndBack has the cloud-controller-manager as a DaemonSet, in place of static pods. A DaemonSet comes to each Node with the
+// label, so that an operator names them where API servers announce no addresses.
 func TestManagersOfADaemonSetComeThereAndBack(t *testing.T) {
 	long(t)
-	for _, provider := range []string{"vsphere", "gce", "azure"} {
-		of := clouds[provider]
+	for provider, of := range clouds {
 		t.Run(provider, func(t *testing.T) {
 			trial := of()
 			trial.RunPods, trial.shape = true, "static pods, then a DaemonSet"
@@ -129,6 +127,7 @@ func TestManagersOfADaemonSetComeThereAndBack(t *testing.T) {
 				if more != nil {
 					flags, verify = more(t, lab)
 				}
+				lab.namesNodes = true
 				return append(flags, "--shape", "daemonset"), verify
 			}
 			migratedAndBack(t, trial)

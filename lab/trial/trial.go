@@ -81,6 +81,8 @@ type Trial struct {
 	flags   []string
 	// kubeconfig is that of the operator.
 	kubeconfig string
+	// namesNodes reports whether the operator names every Node of the control plane.
+	namesNodes bool
 }
 
 // credentials is where an operator puts the cloud-controller-manager's, on each control-plane host, before a migration.

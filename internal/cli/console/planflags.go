@@ -252,7 +252,7 @@ func addHostFlags(h *client.HostOptions, f *pflag.FlagSet) {
 		&h.ControlPlane,
 		hostproof.Flag,
 		nil,
-		"names of the control-plane hosts; needed only where the EndpointSlice default/kubernetes does not tell them (HOST-001 says so)",
+		"names of the control-plane hosts, or of their Nodes; needed only where the EndpointSlice default/kubernetes does not tell them (HOST-001 says so)",
 	)
 	_ = f.MarkHidden("host-ttl") // registered above
 }
