@@ -264,6 +264,24 @@ func TestARollbackThatLeavesAManagerNewerIsNotMade(t *testing.T) {
 	}
 }
 
+// TestARollbackKnowsTheProviderOfItsPlan: after a migration to a DaemonSet no file of a host says it, and with that of AWS the state of another provider's
+// manager was no object of a migration.
+func TestARollbackKnowsTheProviderOfItsPlan(t *testing.T) {
+	p, s := base(t, "gce-1.30")
+	later := *s
+	later.Cluster.Provider = ""
+	back, err := rollback.Make(stoppedAt(p, len(p.Steps)), &later, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back.Cluster.Provider != "gce" {
+		t.Errorf("the provider is %q", back.Cluster.Provider)
+	}
+	if err := invariant.CheckAllowed(back, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestARollbackNamesKubeletsThatWereUpgradedMeanwhile(t *testing.T) {
 	s := awsUpgrade()
 	p := mustMake(t, s, v1.Options{TargetVersion: "v1.27.4"})

@@ -2,6 +2,7 @@
 package rollback
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -61,7 +62,7 @@ func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 		),
 		Created:     now.UTC(),
 		ToolVersion: snap.ToolVersion,
-		Cluster:     snap.Cluster,
+		Cluster:     clusterOf(j, snap),
 		Strategy:    j.Plan.Strategy,
 		Direction:   planstep.Rollback,
 		Options:     r.draft.Options,
@@ -92,6 +93,14 @@ func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 		return nil, err
 	}
 	return p, invariant.VerifyRollback(p, snap)
+}
+
+// clusterOf is the cluster with the provider that the migration knew. After it no flag on a host need say which one it
+// is: a DaemonSet has no file there.
+func clusterOf(j *v1.Journal, snap *v1.Snapshot) v1.Cluster {
+	out := snap.Cluster
+	out.Provider = cmp.Or(j.Plan.Cluster.Provider, out.Provider)
+	return out
 }
 
 // restoreMoved puts back managers that were stopped to hand over before the API server of their host was restarted, and
