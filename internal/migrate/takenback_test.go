@@ -121,9 +121,12 @@ func (w *world) daemons() {
 			continue // its kubelet has not started it yet
 		}
 		if w.procs[key] == nil {
+			command := d.Spec.Template.Spec.Containers[0].Command
+			if file := commandline.FlagsOf(command)["leader-migration-config"]; file != "" && !w.mounts(&d, h, file) {
+				continue // it ends at once, for ever
+			}
 			w.lastPID++
 			w.restarts[key]++
-			command := d.Spec.Template.Spec.Containers[0].Command
 			w.procs[key] = &process{pid: w.lastPID, args: command, flags: commandline.FlagsOf(command), component: component.CCM, host: h, unit: true}
 			labels := maps.Clone(d.Spec.Template.Labels)
 			labels[appsv1.ControllerRevisionHashLabelKey] = hash
@@ -145,6 +148,15 @@ func (w *world) daemons() {
 		d.Status = status
 		w.api.Put(w.t, &d)
 	}
+}
+
+// mounts reports whether a DaemonSet's pods see a file of a host.
+func (w *world) mounts(d *appsv1.DaemonSet, host, file string) bool {
+	return w.read(host, file) != "(absent)" && slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.HostPath != nil && v.HostPath.Path == file && slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == v.Name && m.MountPath == file
+		})
+	})
 }
 
 // revision keeps a ControllerRevision for each template that the DaemonSet had, the newest with the highest number, and returns the hash of the present one.

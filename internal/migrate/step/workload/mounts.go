@@ -35,19 +35,44 @@ func applyMounts(o *unstructured.Unstructured, container map[string]any, edits [
 		if e.Op != v1.EditMountConfigMap {
 			continue
 		}
-		mounts, _ := container["volumeMounts"].([]any)
-		container["volumeMounts"] = append(mounts, map[string]any{"name": e.Name, "mountPath": e.Path, "readOnly": true})
-		spec, err := object.PodSpec(o)
-		if err != nil {
+		mount := map[string]any{"name": e.Name, "mountPath": e.Path, "readOnly": true}
+		mode := int64(0o644) // the API's default, written out so that what is read back is what was written
+		volume := map[string]any{"name": e.Name, "configMap": map[string]any{"name": e.Value, "defaultMode": mode}}
+		if err := addVolume(o, container, mount, volume); err != nil {
 			return err
 		}
-		volumes, _ := spec["volumes"].([]any)
-		mode := int64(0o644) // the API's default, written out so that what is read back is what was written
-		spec["volumes"] = append(
-			volumes,
-			map[string]any{"name": e.Name, "configMap": map[string]any{"name": e.Value, "defaultMode": mode}},
-		)
 	}
+	return nil
+}
+
+// restoreHostPaths mounts the files of hosts again whose mounts some edits removed. It follows the edits, which are
+// judged with the plan, and no record.
+func restoreHostPaths(o *unstructured.Unstructured, container map[string]any, removed []v1.Edit) error {
+	for _, e := range removed {
+		if e.Op != v1.EditRemoveHostPath {
+			continue
+		}
+		if err := dropVolume(o, container, e.Name); err != nil {
+			return err
+		}
+		mount := map[string]any{"name": e.Name, "mountPath": e.Value, "readOnly": true}
+		volume := map[string]any{"name": e.Name, "hostPath": map[string]any{"path": e.Value, "type": "File"}}
+		if err := addVolume(o, container, mount, volume); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addVolume(o *unstructured.Unstructured, container, mount, volume map[string]any) error {
+	spec, err := object.PodSpec(o)
+	if err != nil {
+		return err
+	}
+	mounts, _ := container["volumeMounts"].([]any)
+	container["volumeMounts"] = append(mounts, mount)
+	volumes, _ := spec["volumes"].([]any)
+	spec["volumes"] = append(volumes, volume)
 	return nil
 }
 

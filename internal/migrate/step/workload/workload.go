@@ -354,6 +354,10 @@ func (x Workload) edited(
 			return nil, nil, err
 		}
 	}
+	original, _ := x.Env.StepByID(s.Restore) // one that is not known has no edits
+	if err := restoreHostPaths(o, c, original.Edits); err != nil {
+		return nil, nil, err
+	}
 	back, err := x.restored(s, was, live)
 	return back.Command, back.Args, err
 }
