@@ -77,8 +77,8 @@ func (t *Trial) As(user string, groups ...string) (*Trial, error) {
 }
 
 // namedHosts are the Nodes of the control plane that the operator has to name: those with the names of their hosts, and
-// all where a DaemonSet is to find them. The lab's API servers announce no addresses, since no client could use those of
-// loopback.
+// all where a DaemonSet is to find them. The lab's API servers announce no addresses, since no client could use those
+// of loopback.
 func (t *Trial) namedHosts() (names []string) {
 	for _, h := range t.ControlPlanes() {
 		if h.NodeName == h.Name || t.namesNodes {
