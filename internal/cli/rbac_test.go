@@ -151,6 +151,7 @@ func everyStep() []v1.Step {
 	for _, kind := range []v1.StepKind{v1.StepEditWorkload, v1.StepScale} {
 		steps = append(steps, v1.Step{Kind: kind, Ref: "Deployment/kube-system/x"}, v1.Step{Kind: kind, Ref: "DaemonSet/kube-system/x"})
 	}
+	steps = append(steps, v1.Step{Kind: v1.StepReplacePod, Host: "x", Ref: planlayout.CCMDaemonSet})
 	// A manager that comes as a Deployment is tried in a pod.
 	steps = append(steps, v1.Step{Kind: v1.StepEnsureObject, Component: "cloud-controller-manager", Ref: "Deployment/kube-system/ccm", Object: "{}"})
 	return append(steps, v1.Step{Kind: v1.StepInitializeNode, Ref: "Node/x"}, v1.Step{Kind: v1.StepKubelet, Drain: true})

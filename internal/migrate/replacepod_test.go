@@ -1,10 +1,14 @@
 package migrate
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -142,4 +146,99 @@ func TestNoPodIsReplacedBeforeTheControllerHasSeenTheTemplate(t *testing.T) {
 	if _, err := w.run(p); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestTheWayBackFromEachPlaceOfTheLastPhase: pods of both templates may be there.
+func TestTheWayBackFromEachPlaceOfTheLastPhase(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"", "@cp-1", "@cp-2"} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			w, p := withDaemons(t, 3)
+			files := w.files()
+			w.past(p, "finish/"+component.CCM+place)
+			w.rollBack()
+			w.rolledBack(files)
+		})
+	}
+}
+
+// TestADaemonSetThatIsDeletedIsFollowedAfterACrash has the program die when it has bound who leads, and when the DaemonSet is deleted, too.
+func TestADaemonSetThatIsDeletedIsFollowedAfterACrash(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprint(deleted), func(t *testing.T) {
+			t.Parallel()
+			w, p := withDaemons(t, 3)
+			files := w.files()
+			if _, err := w.run(p); err != nil {
+				t.Fatal(err)
+			}
+			j, back := w.wayBack()
+			if err := j.SetPhase(t.Context(), v1.RunRollingBack, back, nil); err != nil {
+				t.Fatal(err)
+			}
+			died, err := w.runUntil(back, func(at, id string) bool {
+				if id != "undo/start/"+component.CCM || at != "during" {
+					return false
+				}
+				if deleted {
+					w.api.Delete(daemonSet)
+				}
+				return true
+			})
+			if err != nil || !died {
+				t.Fatalf("%v, %v", died, err)
+			}
+			if _, err := w.run(back); err != nil {
+				t.Fatal(err)
+			}
+			w.rolledBack(files)
+		})
+	}
+}
+
+// earlier is the plan as versions made it that had one step for the template and its pods.
+func earlier(p *v1.Plan) {
+	p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepReplacePod })
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.ID == "finish/"+component.CCM {
+			s.Leases, s.Successors = []string{component.CCM, p.Options.LeaseName}, []string{component.CCM}
+		}
+	}
+}
+
+func TestAPlanOfAnEarlierVersionWaitsForItsPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	w.mu.Lock()
+	w.more = w.daemons
+	w.mu.Unlock()
+	files := w.files()
+	p := w.beginAs(v1.Options{Strategy: planstep.LeaderMigration, Shape: v1.ShapeDaemonSet}, earlier)
+	_, err := w.run(p)
+	says(t, err, "0 of 3 pods are updated", "delete them one after the other, the leader's last")
+
+	// Somebody does so. A holder is known by the name that a kubelet puts on its Node.
+	for _, h := range w.hostNames() {
+		var n corev1.Node
+		w.api.Get(t, "/api/v1/nodes/node-"+h, &n)
+		n.Labels = map[string]string{corev1.LabelHostname: h}
+		w.api.Put(t, &n)
+	}
+	w.mu.Lock()
+	owner, _, _ := strings.Cut(w.holder(component.CCM), "_")
+	w.mu.Unlock()
+	for _, h := range append(slices.DeleteFunc(w.hostNames(), func(h string) bool { return h == owner }), owner) {
+		w.api.Delete("/api/v1/namespaces/kube-system/pods/" + component.CCM + "-" + h)
+		w.mu.Lock()
+		w.catchUp()
+		w.mu.Unlock()
+		w.clock.Step(2 * time.Second)
+	}
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	w.rollBack()
+	w.rolledBack(files)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -70,6 +72,10 @@ func (e *Engine) hasChange(ctx context.Context, before, s v1.Step, rec v1.StepRe
 			return false, err
 		}
 		return object.EqualJSON(live.Object["spec"], next.Object["spec"]), nil
+	case v1.StepReplacePod: // which changes no template, and stands for no other host
+		return false, nil
+	case v1.StepDeleteObject:
+		return e.isDeleted(ctx, s)
 	default:
 		return true, nil
 	}
@@ -109,4 +115,16 @@ func (e *Engine) unitHasChange(ctx context.Context, s v1.Step) (bool, error) {
 	}
 	want, now, err := unit.Unit{Env: e.env}.Content(ctx, s)
 	return err == nil && string(want) == string(now), err
+}
+
+// isDeleted reports whether a workload is gone, or about to be. Of other objects the record is believed.
+func (e *Engine) isDeleted(ctx context.Context, s v1.Step) (bool, error) {
+	if !object.IsWorkload(s.Ref) {
+		return true, nil
+	}
+	live, err := object.ReadLive(ctx, e.env, s.Ref)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return err == nil && live.GetDeletionTimestamp() != nil, err
 }

@@ -518,11 +518,18 @@ func (w *world) begin() (*v1.Plan, *journal.Journal) {
 // beginWith is begin with options.
 func (w *world) beginWith(o v1.Options) *v1.Plan {
 	w.t.Helper()
+	return w.beginAs(o, func(*v1.Plan) {})
+}
+
+// beginAs is beginWith for a plan that was changed after it was made.
+func (w *world) beginAs(o v1.Options, change func(*v1.Plan)) *v1.Plan {
+	w.t.Helper()
 	snap := w.snapshot()
 	p, err := plan.Make(snap, o, nil, w.clock.Now())
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	change(p)
 	if _, err := w.home.Create(w.t.Context(), v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, snap); err != nil {
 		w.t.Fatal(err)
 	}

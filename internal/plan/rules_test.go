@@ -383,7 +383,10 @@ var broken = []struct {
 	{"P-47", "a pod is replaced before the template changes", "gce-1.30", func(t *testing.T, p *v1.Plan) {
 		move(t, p, "finish/"+component.CCM+"@cp-3", "external/kubelet@cp-1")
 	}},
-	{"P-47", "a file goes from a host that has the old pod", "gce-1.30", func(t *testing.T, p *v1.Plan) {
+	{"P-47", "the lease goes while pods need it", "gce-1.30", func(t *testing.T, p *v1.Plan) {
+		move(t, p, "delete/Role/", "finish/"+component.CCM+"@cp-3")
+	}},
+	{"P-47", "a pod is never replaced", "gce-1.30", func(t *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "finish/"+component.CCM+"@cp-3" })
 	}},
 }

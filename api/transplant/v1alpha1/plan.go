@@ -168,7 +168,8 @@ const (
 	StepUnpatchObject StepKind = "UnpatchObject"
 	// StepScale sets the replicas of the Deployment Ref and waits until its pods are gone, or ready.
 	StepScale StepKind = "Scale"
-	// StepEditWorkload changes flags in the pod template of Ref and waits until it is rolled out.
+	// StepEditWorkload changes flags in the pod template of Ref. It waits until that is rolled out, unless steps of
+	// StepReplacePod do so.
 	StepEditWorkload StepKind = "EditWorkload"
 	// StepReplacePod deletes the pod of the DaemonSet Ref on Host, and gives up the leases that it held. Then it waits
 	// until a pod of the present template is ready there. It is for DaemonSets of update strategy OnDelete.

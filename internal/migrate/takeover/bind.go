@@ -108,7 +108,7 @@ func isAbandoned(ctx context.Context, e *step.Env, s v1.Step, lease string, sile
 // removesComponent reports whether a step takes its component off a host, and does not end before no process of it is
 // left.
 func removesComponent(s v1.Step) bool {
-	return s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit || s.Kind == v1.StepDeleteObject
+	return s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit
 }
 
 // successor waits until a manager is ready to take the lease over. For a component's own lease, that is a process of it

@@ -28,6 +28,11 @@ func FinishDaemonSet(d *draft.Draft) {
 		Undo:            "put the pod template back as the record has it",
 		EstimateSeconds: 1,
 	})
+	ReplacePods(d)
+}
+
+// ReplacePods has the pods of the DaemonSet replaced, host by host.
+func ReplacePods(d *draft.Draft) {
 	for _, h := range d.Hosts {
 		d.Add(v1.Step{
 			ID:              "finish/" + component.CCM + "@" + h.Name,

@@ -3,6 +3,7 @@ package invariant
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -460,8 +461,8 @@ func restartsTold(r *planView) error {
 	return nil
 }
 
-// podsReplaced looks at DaemonSets whose pods keep their template until a step deletes them. Another step on the host
-// may remove a file that the old pod names. Or it may start a manager that has another lease.
+// podsReplaced looks at DaemonSets whose pods keep their template until a step deletes them. Another step may remove a
+// file or a lease that an old pod needs. Or it may start a manager that has another lease.
 func podsReplaced(r *planView) error {
 	planes := map[string]bool{}
 	for _, s := range r.Steps {
@@ -469,26 +470,23 @@ func podsReplaced(r *planView) error {
 			planes[s.Host] = true
 		}
 	}
-	changed, replaced := false, map[string]bool{}
+	var left map[string]bool
 	for _, s := range r.Steps {
 		switch {
-		case s.Kind == v1.StepEditWorkload && s.Ref == layout.CCMDaemonSet:
-			changed = true
-			clear(replaced)
-		case s.Kind == v1.StepDeleteObject && s.Ref == layout.CCMDaemonSet:
-			changed = false
-		case s.Kind == v1.StepReplacePod && !changed:
+		case s.Kind == v1.StepEditWorkload && s.Ref == layout.CCMDaemonSet && len(s.Leases) == 0: // see isForReplacedPods
+			left = maps.Clone(planes)
+		case s.Kind == v1.StepReplacePod && !left[s.Host]:
 			return fmt.Errorf("step %s replaces a pod whose template no step before it changes", s.ID)
 		case s.Kind == v1.StepReplacePod:
-			replaced[s.Host] = true
-		case changed && planes[s.Host] && !replaced[s.Host]:
-			return fmt.Errorf(
-				"step %s changes host %s, whose pod of %s has the earlier template",
-				s.ID,
-				s.Host,
-				layout.CCMDaemonSet,
-			)
+			delete(left, s.Host)
+		case len(left) > 0:
+			return fmt.Errorf("step %s comes before the pods of %s are replaced on %s", s.ID, layout.CCMDaemonSet, sorted(left))
 		}
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("no step replaces the pods of %s on %s", layout.CCMDaemonSet, sorted(left))
 	}
 	return nil
 }
+
+func sorted(names map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(names)), ", ") }

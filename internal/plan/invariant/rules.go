@@ -272,8 +272,8 @@ var Rules = []Rule{
 	},
 	{
 		podsRule,
-		"after the template of the manager's DaemonSet was changed, its pod on each host is replaced before anything else changes there",
-		"pods would come back as they were, or run with files that are gone",
+		"after the template of the manager's DaemonSet was changed, its pod on each host is replaced before anything else changes",
+		"pods would come back as they were, or run without a file or a lease that they need",
 		podsReplaced,
 		false,
 	},

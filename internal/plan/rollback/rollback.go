@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/effect"
@@ -243,7 +244,7 @@ func (r *rollback) reenableMigration() {
 	templates := r.startedSteps(isStep("finish/" + component.CCM))
 	finished := r.startedSteps(matchesID("finish/" + component.CCM + "@"))
 	if len(templates) > 0 { // a pod of the new template may be on any host: its kubelet may have evicted the old one
-		finished = r.allSteps(func(s v1.Step) bool { return s.Kind == v1.StepReplacePod })
+		finished = r.replacements()
 	}
 	finished = r.ownerLast(component.CCM, finished)
 	if len(templates) == 0 && len(finished) == 0 && len(r.startedSteps(matchesID("delete/"))) == 0 &&
@@ -260,8 +261,20 @@ func (r *rollback) reenableMigration() {
 		s.ID, s.Phase, s.Requires = "again/"+s.ID, planstep.PhaseReenable, []string{"cluster:uid"}
 		r.draft.Add(s)
 	}
-	r.restoreEach(planstep.PhaseReenable, templates) // before the pods of a DaemonSet, which start from it
+	for _, s := range templates { // before the pods of a DaemonSet, which start from it
+		r.draft.Add(r.restoreLeaderless(s, planstep.PhaseReenable))
+	}
 	r.restoreEach(planstep.PhaseReenable, finished)
+}
+
+// replacements are the steps that replace the pods of the manager's DaemonSet. Plans of earlier versions have none.
+func (r *rollback) replacements() []v1.Step {
+	d := draft.New(r.draft.Snapshot, r.draft.Options)
+	for _, s := range r.allSteps(matchesID("external/" + component.KCM + "@")) {
+		d.Hosts = append(d.Hosts, v1.Host{Name: s.Host})
+	}
+	ccm.ReplacePods(d)
+	return d.Steps
 }
 
 // laterManagerSteps are the changes of kube-controller-managers that were external already, each place once: the first

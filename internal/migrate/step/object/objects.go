@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/takeover"
@@ -409,6 +411,11 @@ func (x DeleteObject) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRec
 		x.Env.Report(s, step.EventProgress, "the leases of its pods are left to run out: "+err.Error())
 		return nil
 	}
+	known := journal.PlanHosts(x.Env.Journal.Doc()) // a journal with another host would be refused
+	rec.Handovers = slices.DeleteFunc(
+		rec.Handovers,
+		func(r v1.HandoverRecord) bool { return !slices.Contains(known, r.Host) },
+	)
 	return err
 }
 

@@ -13,10 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/takeover"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/podreason"
 )
 
@@ -26,22 +30,26 @@ func isReplacedByHand(o *unstructured.Unstructured) bool {
 	return err == nil && strategy == string(appsv1.OnDeleteDaemonSetStrategyType)
 }
 
+// isForReplacedPods reports whether a step changes the template of a DaemonSet whose pods the next steps replace. Those
+// name the leases that change hands.
+func isForReplacedPods(s v1.Step) bool { return s.Ref == layout.CCMDaemonSet && len(s.Leases) == 0 }
+
 // replacePod has the pod of a DaemonSet on one host start again from the present template.
 type replacePod struct{ env *step.Env }
 
-// podOnHost is what runs of a DaemonSet on a host.
-type podOnHost struct {
-	set  *unstructured.Unstructured
-	pods []corev1.Pod
+// podsOfSet are the pods of a DaemonSet: those on the step's host, and the others.
+type podsOfSet struct {
+	set          *unstructured.Unstructured
+	here, others []corev1.Pod
 	// revision is the hash of the present template, which pods of it have as a label.
 	revision string
 }
 
-// outdated is the first pod of an earlier template; nil when there is none.
-func (p podOnHost) outdated() *corev1.Pod {
-	for i := range p.pods {
-		if p.pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] != p.revision {
-			return &p.pods[i]
+// outdated is the first of some pods that is of an earlier template; nil when there is none.
+func (p podsOfSet) outdated(pods []corev1.Pod) *corev1.Pod {
+	for i := range pods {
+		if pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] != p.revision {
+			return &pods[i]
 		}
 	}
 	return nil
@@ -49,30 +57,33 @@ func (p podOnHost) outdated() *corev1.Pod {
 
 // look reads the DaemonSet and its pods on the step's host. The error is a step.PendingError while its controller has
 // not seen the present template. A pod that is deleted before that may come back as it was.
-func (x replacePod) look(ctx context.Context, s v1.Step) (podOnHost, error) {
+func (x replacePod) look(ctx context.Context, s v1.Step) (podsOfSet, error) {
 	set, err := object.ReadLive(ctx, x.env, s.Ref)
 	if err != nil {
-		return podOnHost{}, err
+		return podsOfSet{}, err
 	}
 	if why := object.UnseenChange(set); why != "" {
-		return podOnHost{}, step.PendingError(why)
+		return podsOfSet{}, step.PendingError(why)
 	}
 	revision, err := x.revisionOf(ctx, set)
 	if err != nil {
-		return podOnHost{}, err
+		return podsOfSet{}, err
 	}
 	pods, err := object.PodsOf(ctx, x.env, set)
 	if err != nil {
-		return podOnHost{}, err
+		return podsOfSet{}, err
 	}
-	node := x.env.NodeOf(s.Host)
-	return podOnHost{
-		set: set,
-		pods: slices.DeleteFunc(pods, func(p corev1.Pod) bool {
-			return !metav1.IsControlledBy(&p, set) || podreason.NodeOf(&p) != node
-		}),
-		revision: revision,
-	}, nil
+	out, node := podsOfSet{set: set, revision: revision}, x.env.NodeOf(s.Host)
+	for _, p := range pods {
+		switch {
+		case !metav1.IsControlledBy(&p, set):
+		case podreason.NodeOf(&p) == node:
+			out.here = append(out.here, p)
+		default:
+			out.others = append(out.others, p)
+		}
+	}
+	return out, nil
 }
 
 // revisionOf is the hash of a DaemonSet's present template: that of its newest ControllerRevision.
@@ -96,24 +107,76 @@ func (x replacePod) revisionOf(ctx context.Context, set *unstructured.Unstructur
 	return hash, nil
 }
 
-// Done reports whether one pod of the present template is ready on the host, and no other one is left there.
+// Done reports whether one pod of the present template is ready on the host, and no other one is left there. Pods on
+// Nodes for which no step is must be of that template as well.
 func (x replacePod) Done(ctx context.Context, s v1.Step) (bool, error) {
 	live, err := x.look(ctx, s)
 	if err != nil {
 		return false, err
 	}
-	old := live.outdated()
+	old := live.outdated(live.here)
 	switch {
 	case old != nil && old.DeletionTimestamp != nil:
 		return false, step.Pending("pod %s/%s on host %s still ends", old.Namespace, old.Name, s.Host)
 	case old != nil:
 		return false, step.Pending("pod %s/%s on host %s is of an earlier template", old.Namespace, old.Name, s.Host)
-	case len(live.pods) != 1:
-		return false, step.Pending("%d pods of %s are on host %s, not one", len(live.pods), s.Ref, s.Host)
-	case !object.IsReady(&live.pods[0]):
-		return false, step.Pending("pod %s/%s on host %s is not Ready", live.pods[0].Namespace, live.pods[0].Name, s.Host)
+	case len(live.here) != 1:
+		return false, step.Pending("%d pods of %s are on host %s, not one", len(live.here), s.Ref, s.Host)
+	case !object.IsReady(&live.here[0]):
+		return false, step.Pending("pod %s/%s on host %s is not Ready", live.here[0].Namespace, live.here[0].Name, s.Host)
 	}
-	return true, nil
+	if stray := live.outdated(x.withoutStep(live.others)); stray != nil {
+		return false, step.Pending(
+			"pod %s/%s on Node %s is of an earlier template, and the plan does not know its Node: delete the pod",
+			stray.Namespace,
+			stray.Name,
+			podreason.NodeOf(stray),
+		)
+	}
+	if !x.respectsLease(s) || live.outdated(live.others) != nil {
+		return true, nil
+	}
+	return x.isLed(ctx, s, x.env.Plan.Options.LeaseName)
+}
+
+// isLed reports whether a manager of the step's component leads by a lease, as it says itself.
+func (x replacePod) isLed(ctx context.Context, s v1.Step, lease string) (bool, error) {
+	managers, err := manager.Ask(ctx, x.env, s.Component)
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(managers, func(m v1.Manager) bool { return slices.Contains(m.Leads, lease) }) {
+		return true, nil
+	}
+	return false, step.Pending(
+		"no pod of %s says that it leads by lease %s: see that its template has --enable-leader-migration again",
+		s.Ref,
+		lease,
+	)
+}
+
+// withoutStep are the pods on Nodes for which the plan has no step.
+func (x replacePod) withoutStep(pods []corev1.Pod) []corev1.Pod {
+	nodes := map[string]bool{}
+	for _, s := range x.env.Plan.Steps {
+		if s.Kind == v1.StepReplacePod {
+			nodes[x.env.NodeOf(s.Host)] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return nodes[podreason.NodeOf(&p)] })
+}
+
+// respectsLease reports whether a pod has to lead by the migration lease once all are replaced. So it is on the way
+// back, until a kube-controller-manager may have it. A pod whose template was not put back has no such lease: it would
+// run the loops next to that manager.
+func (x replacePod) respectsLease(s v1.Step) bool {
+	if x.env.Plan.Direction != planstep.Rollback {
+		return false
+	}
+	at := slices.IndexFunc(x.env.Plan.Steps, func(o v1.Step) bool { return o.ID == s.ID })
+	return !slices.ContainsFunc(x.env.Plan.Steps[at+1:], func(o v1.Step) bool {
+		return o.Component == component.KCM && x.env.Journal.Record(o.ID).Result != ""
+	})
 }
 
 // Do deletes the pod and gives up the leases that it held. What it leads is bound to its process before. So another
@@ -162,7 +225,7 @@ func (x replacePod) awaitOutdated(ctx context.Context, s v1.Step) (*corev1.Pod, 
 			} else if err != nil {
 				return false, err
 			}
-			old = live.outdated()
+			old = live.outdated(live.here)
 			return true, nil
 		},
 	)

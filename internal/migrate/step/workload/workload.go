@@ -62,17 +62,18 @@ func (x Workload) Done(ctx context.Context, s v1.Step) (bool, error) {
 	if !object.EqualJSON(live.Object["spec"], next.Object["spec"]) {
 		return false, step.Pending("%s does not have the replicas, flags and mounts of this step", s.Ref)
 	}
-	why := ""
-	if isReplacedByHand(live) {
-		why = object.UnseenChange(live)
-	} else {
-		why, err = object.RolloutProblem(ctx, x.Env, live)
+	if isForReplacedPods(s) {
+		return true, step.PendingIf(object.UnseenChange(live), nil)
+	}
+	why, err := object.RolloutProblem(ctx, x.Env, live)
+	if why != "" && isReplacedByHand(live) { // of a plan of an earlier version
+		why += "; its pods keep their template until they are deleted: delete them one after the other, the leader's last"
 	}
 	if err != nil || why != "" {
 		return false, step.PendingIf(why, err)
 	}
 	for _, lease := range s.Leases {
-		if object.ReplicasOf(live) == 0 {
+		if object.ReplicasOf(live) == 0 || isReplacedByHand(live) && lease != s.Component {
 			continue // its lease expires; no process waits for it
 		}
 		if why, err := x.led(ctx, s, live, lease); err != nil || why != "" {
