@@ -78,9 +78,10 @@ func StartsManager(s v1.Step) bool {
 // leavesLease reports whether a step takes a cloud-controller-manager from under the lease that both managers
 // respect.
 func leavesLease(s v1.Step) bool {
-	return s.Kind == v1.StepReplacePod || s.Component == component.CCM && slices.ContainsFunc(s.Edits, func(e v1.Edit) bool {
-		return e.Name == "enable-leader-migration" && e.Op == v1.EditUnsetFlag
-	})
+	return s.Component == component.CCM && (s.Kind == v1.StepReplacePod ||
+		slices.ContainsFunc(s.Edits, func(e v1.Edit) bool {
+			return e.Name == "enable-leader-migration" && e.Op == v1.EditUnsetFlag
+		}))
 }
 
 func isOn(flags map[string]string, name string) bool {

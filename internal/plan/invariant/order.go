@@ -480,13 +480,15 @@ func podsReplaced(r *planView) error {
 		case s.Kind == v1.StepReplacePod:
 			delete(left, s.Host)
 		case len(left) > 0:
-			return fmt.Errorf("step %s comes before the pods of %s are replaced on %s", s.ID, layout.CCMDaemonSet, sorted(left))
+			return fmt.Errorf("step %s comes before the pods of %s are replaced on %s", s.ID, layout.CCMDaemonSet, namesOf(left))
 		}
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("no step replaces the pods of %s on %s", layout.CCMDaemonSet, sorted(left))
+		return fmt.Errorf("no step replaces the pods of %s on %s", layout.CCMDaemonSet, namesOf(left))
 	}
 	return nil
 }
 
-func sorted(names map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(names)), ", ") }
+func namesOf(hosts map[string]bool) string {
+	return strings.Join(slices.Sorted(maps.Keys(hosts)), ", ")
+}

@@ -65,12 +65,8 @@ func (x Workload) Done(ctx context.Context, s v1.Step) (bool, error) {
 	if isForReplacedPods(s) {
 		return true, step.PendingIf(object.UnseenChange(live), nil)
 	}
-	why, err := object.RolloutProblem(ctx, x.Env, live)
-	if why != "" && isReplacedByHand(live) { // of a plan of an earlier version
-		why += "; its pods keep their template until they are deleted: delete them one after the other, the leader's last"
-	}
-	if err != nil || why != "" {
-		return false, step.PendingIf(why, err)
+	if err := x.rolledOut(ctx, live); err != nil {
+		return false, err
 	}
 	for _, lease := range s.Leases {
 		if object.ReplicasOf(live) == 0 || isReplacedByHand(live) && lease != s.Component {
@@ -81,6 +77,16 @@ func (x Workload) Done(ctx context.Context, s v1.Step) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// rolledOut returns why the pods of a workload are not what its template says. Plans of earlier versions leave the pods
+// of a DaemonSet to the operator.
+func (x Workload) rolledOut(ctx context.Context, live *unstructured.Unstructured) error {
+	why, err := object.RolloutProblem(ctx, x.Env, live)
+	if why != "" && isReplacedByHand(live) {
+		why += "; its pods keep their template until they are deleted: delete them one after the other, the leader's last"
+	}
+	return step.PendingIf(why, err)
 }
 
 // Do changes the workload, and releases the leases of the pods that end.
