@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -241,4 +242,31 @@ func TestAPlanOfAnEarlierVersionWaitsForItsPods(t *testing.T) {
 	}
 	w.rollBack()
 	w.rolledBack(files)
+}
+
+// TestARecordAloneSupersedesNoTemplate: a journal is in a ConfigMap, and whoever can write there could keep the pods from the lease that both managers respect.
+func TestARecordAloneSupersedesNoTemplate(t *testing.T) {
+	t.Parallel()
+	w, p := withDaemons(t, 2)
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	_, back := w.wayBack()
+	for _, planted := range []string{"undo/finish/" + component.CCM + "@cp-1", "undo/start/" + component.CCM} {
+		e := w.engine()
+		e.env.Plan = back
+		if err := e.env.Journal.Save(t.Context(), v1.StepRecord{ID: planted, Started: w.clock.Now(), Result: v1.StepResultDone}); err != nil {
+			t.Fatal(err)
+		}
+		s := back.Steps[slices.IndexFunc(back.Steps, func(s v1.Step) bool { return s.ID == "undo/finish/"+component.CCM })]
+		if is, err := e.superseded(t.Context(), s); is || err != nil {
+			t.Errorf("%s supersedes %s: %v, %v", planted, s.ID, is, err)
+		}
+	}
+	w.api.Delete(daemonSet)
+	e := w.engine()
+	e.env.Plan = back
+	if is, err := e.superseded(t.Context(), v1.Step{ID: "undo/finish/" + component.CCM, Ref: layout.CCMDaemonSet}); !is || err != nil {
+		t.Errorf("a DaemonSet that is gone: %v, %v", is, err)
+	}
 }
