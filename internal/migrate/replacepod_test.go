@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -268,5 +269,42 @@ func TestARecordAloneSupersedesNoTemplate(t *testing.T) {
 	e.env.Plan = back
 	if is, err := e.superseded(t.Context(), v1.Step{ID: "undo/finish/" + component.CCM, Ref: layout.CCMDaemonSet}); !is || err != nil {
 		t.Errorf("a DaemonSet that is gone: %v, %v", is, err)
+	}
+}
+
+// TestHandoversOfADaemonSetAreThoseOfItsPods: one that another host's process or another lease is in is refused before anything is done.
+func TestHandoversOfADaemonSetAreThoseOfItsPods(t *testing.T) {
+	t.Parallel()
+	w, p := withDaemons(t, 2)
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	j, back := w.wayBack()
+	if err := j.SetPhase(t.Context(), v1.RunRollingBack, back, nil); err != nil {
+		t.Fatal(err)
+	}
+	was := v1.HandoverRecord{Lease: p.Options.LeaseName, Holder: "cp-1_7", PID: 7, StartTicks: 700, Component: component.CCM, Host: "cp-1"}
+	replaced, deleted := "undo/finish/"+component.CCM+"@cp-1", "undo/start/"+component.CCM
+	for name, c := range map[string]struct {
+		step, says string
+		change     func(h *v1.HandoverRecord)
+	}{
+		"of a pod":                       {replaced, "", func(*v1.HandoverRecord) {}},
+		"of a pod on another host":       {replaced, `the holder is on host "cp-2"`, func(h *v1.HandoverRecord) { h.Host = "cp-2" }},
+		"of another lease":               {replaced, "the step hands over", func(h *v1.HandoverRecord) { h.Lease = component.KCM }},
+		"of the DaemonSet":               {deleted, "", func(*v1.HandoverRecord) {}},
+		"of the DaemonSet, elsewhere":    {deleted, "", func(h *v1.HandoverRecord) { h.Host, h.Holder = "cp-2", "cp-2_7" }},
+		"of the DaemonSet, on no host":   {deleted, "which the plan does not know", func(h *v1.HandoverRecord) { h.Host = "worker-1" }},
+		"of the DaemonSet, of a manager": {deleted, "the holder is a " + component.KCM, func(h *v1.HandoverRecord) { h.Component = component.KCM }},
+		"of the DaemonSet, of its lease": {deleted, "the step hands over", func(h *v1.HandoverRecord) { h.Lease = component.CCM }},
+		"of the DaemonSet, of another":   {deleted, "is on host cp-2", func(h *v1.HandoverRecord) { h.Holder = "cp-2_7" }},
+	} {
+		doc, h := j.Doc(), was
+		c.change(&h)
+		doc.Records = append(doc.Records, v1.StepRecord{ID: c.step, Result: v1.StepResultStarted, Handovers: []v1.HandoverRecord{h}})
+		err := trust.CheckJournal(doc, nil)
+		if c.says == "" && err != nil || c.says != "" && (!trust.IsUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: it is not judged with %q: %v", name, c.says, err)
+		}
 	}
 }
