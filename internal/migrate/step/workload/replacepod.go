@@ -39,7 +39,6 @@ type replacePod struct{ env *step.Env }
 
 // podsOfSet are the pods of a DaemonSet: those on the step's host, and the others.
 type podsOfSet struct {
-	set          *unstructured.Unstructured
 	here, others []corev1.Pod
 	// revision is the hash of the present template, which pods of it have as a label.
 	revision string
@@ -73,7 +72,7 @@ func (x replacePod) look(ctx context.Context, s v1.Step) (podsOfSet, error) {
 	if err != nil {
 		return podsOfSet{}, err
 	}
-	out, node := podsOfSet{set: set, revision: revision}, x.env.NodeOf(s.Host)
+	out, node := podsOfSet{revision: revision}, x.env.NodeOf(s.Host)
 	for _, p := range pods {
 		switch {
 		case !metav1.IsControlledBy(&p, set):
