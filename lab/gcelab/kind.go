@@ -205,6 +205,7 @@ func (c *Cloud) State() any {
 			o := c.sim.Object(path)
 			if strings.HasPrefix(path, "global/firewalls/") {
 				delete(o, "destinationRanges") // the in-tree provider writes none before 1.25
+				o["network"] = withoutEdge(fmt.Sprint(o["network"]))
 			}
 			state[path] = o
 			settled = settled && !strings.Contains(path, "/addresses/")
@@ -215,6 +216,15 @@ func (c *Cloud) State() any {
 		state["error"] = "an address is still reserved"
 	}
 	return state
+}
+
+// withoutEdge is the URL of a resource without the address over which its writer reaches the cloud. Each host of the lab
+// has its own.
+func withoutEdge(url string) string {
+	if _, resource, found := strings.Cut(url, "/compute/v1/"); found {
+		return resource
+	}
+	return url
 }
 
 // describe names the caller by the edge that it came over, which is its host's, and by its user agent.
