@@ -218,8 +218,8 @@ func (c *Cloud) State() any {
 	return state
 }
 
-// withoutEdge is the URL of a resource without the address over which its writer reaches the cloud. Each host of the lab
-// has its own.
+// withoutEdge is the URL of a resource without the address over which its writer reaches the cloud. Each host of the
+// lab has its own.
 func withoutEdge(url string) string {
 	if _, resource, found := strings.Cut(url, "/compute/v1/"); found {
 		return resource
