@@ -176,10 +176,7 @@ func TestADaemonSetThatIsDeletedIsFollowedAfterACrash(t *testing.T) {
 			if _, err := w.run(p); err != nil {
 				t.Fatal(err)
 			}
-			j, back := w.wayBack()
-			if err := j.SetPhase(t.Context(), v1.RunRollingBack, back, nil); err != nil {
-				t.Fatal(err)
-			}
+			back := w.planBack()
 			died, err := w.runUntil(back, func(at, id string) bool {
 				if id != "undo/start/"+component.CCM || at != "during" {
 					return false
@@ -245,7 +242,8 @@ func TestAPlanOfAnEarlierVersionWaitsForItsPods(t *testing.T) {
 	w.rolledBack(files)
 }
 
-// TestARecordAloneSupersedesNoTemplate: a journal is in a ConfigMap, and whoever can write there could keep the pods from the lease that both managers respect.
+// TestARecordAloneSupersedesNoTemplate: a client that may write the journal could plant the record of a later step. The template would not be put back, and its
+// pods would run the loops next to the in-tree manager.
 func TestARecordAloneSupersedesNoTemplate(t *testing.T) {
 	t.Parallel()
 	w, p := withDaemons(t, 2)
@@ -279,10 +277,7 @@ func TestHandoversOfADaemonSetAreThoseOfItsPods(t *testing.T) {
 	if _, err := w.run(p); err != nil {
 		t.Fatal(err)
 	}
-	j, back := w.wayBack()
-	if err := j.SetPhase(t.Context(), v1.RunRollingBack, back, nil); err != nil {
-		t.Fatal(err)
-	}
+	w.planBack()
 	was := v1.HandoverRecord{Lease: p.Options.LeaseName, Holder: "cp-1_7", PID: 7, StartTicks: 700, Component: component.CCM, Host: "cp-1"}
 	replaced, deleted := "undo/finish/"+component.CCM+"@cp-1", "undo/start/"+component.CCM
 	for name, c := range map[string]struct {
@@ -299,7 +294,7 @@ func TestHandoversOfADaemonSetAreThoseOfItsPods(t *testing.T) {
 		"of the DaemonSet, of its lease": {deleted, "the step hands over", func(h *v1.HandoverRecord) { h.Lease = component.CCM }},
 		"of the DaemonSet, of another":   {deleted, "is on host cp-2", func(h *v1.HandoverRecord) { h.Holder = "cp-2_7" }},
 	} {
-		doc, h := j.Doc(), was
+		doc, h := w.engine().env.Journal.Doc(), was
 		c.change(&h)
 		doc.Records = append(doc.Records, v1.StepRecord{ID: c.step, Result: v1.StepResultStarted, Handovers: []v1.HandoverRecord{h}})
 		err := trust.CheckJournal(doc, nil)

@@ -14,7 +14,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -30,7 +29,7 @@ func Restarts(steps []v1.Step) map[string]int {
 	for _, s := range steps {
 		switch {
 		case s.Component == component.KCM && planstep.StopsComponent(s): // the step that starts it is counted
-		case s.Kind == v1.StepEditWorkload && s.Ref == layout.CCMDaemonSet: // those that replace its pods are counted
+		case planstep.LeavesPods(s): // those that replace its pods are counted
 		case s.Ref == "",
 			s.Kind == v1.StepEnsureObject,
 			s.Kind == v1.StepEditWorkload,

@@ -473,7 +473,7 @@ func podsReplaced(r *planView) error {
 	var left map[string]bool
 	for _, s := range r.Steps {
 		switch {
-		case s.Kind == v1.StepEditWorkload && s.Ref == layout.CCMDaemonSet && len(s.Leases) == 0: // see isForReplacedPods
+		case planstep.LeavesPods(s):
 			left = maps.Clone(planes)
 		case s.Kind == v1.StepReplacePod && !left[s.Host]:
 			return fmt.Errorf("step %s replaces a pod whose template no step before it changes", s.ID)

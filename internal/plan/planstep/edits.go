@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // DescribeFlagEdits returns what a reader sees of edits: each flag and mount, before and after.
@@ -69,6 +70,12 @@ func ChangesComponent(s v1.Step) bool {
 	default:
 		return false
 	}
+}
+
+// LeavesPods reports whether a step changes the template of the manager's DaemonSet alone. Its pods are replaced by the
+// next steps, which name the leases that change hands. Plans of earlier versions have one step for both.
+func LeavesPods(s v1.Step) bool {
+	return s.Kind == v1.StepEditWorkload && s.Ref == layout.CCMDaemonSet && len(s.Leases) == 0
 }
 
 // LastEdit returns the last edit of a flag in a step.

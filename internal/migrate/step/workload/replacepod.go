@@ -19,7 +19,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/takeover"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/podreason"
 )
@@ -29,10 +28,6 @@ func isReplacedByHand(o *unstructured.Unstructured) bool {
 	strategy, _, err := unstructured.NestedString(o.Object, "spec", "updateStrategy", "type")
 	return err == nil && strategy == string(appsv1.OnDeleteDaemonSetStrategyType)
 }
-
-// isForReplacedPods reports whether a step changes the template of a DaemonSet whose pods the next steps replace. Those
-// name the leases that change hands.
-func isForReplacedPods(s v1.Step) bool { return s.Ref == layout.CCMDaemonSet && len(s.Leases) == 0 }
 
 // replacePod has the pod of a DaemonSet on one host start again from the present template.
 type replacePod struct{ env *step.Env }
@@ -231,7 +226,11 @@ func (x replacePod) awaitOutdated(ctx context.Context, s v1.Step) (*corev1.Pod, 
 	if errors.Is(err, step.ErrTimedOut) {
 		return nil, &step.WaitError{
 			Waited: step.TimeoutOf(s),
-			Reason: fmt.Sprintf("no pod was replaced: %v; find out what keeps the DaemonSet's controller, then run the same command again", pending),
+			Reason: fmt.Sprintf(
+				"no pod was replaced: %v; find out what keeps the DaemonSet's controller, "+
+					"then run the same command again",
+				pending,
+			),
 		}
 	}
 	return old, err

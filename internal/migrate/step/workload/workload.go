@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/takeover"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/allowed"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
 )
 
@@ -62,7 +63,7 @@ func (x Workload) Done(ctx context.Context, s v1.Step) (bool, error) {
 	if !object.EqualJSON(live.Object["spec"], next.Object["spec"]) {
 		return false, step.Pending("%s does not have the replicas, flags and mounts of this step", s.Ref)
 	}
-	if isForReplacedPods(s) {
+	if planstep.LeavesPods(s) {
 		return true, step.PendingIf(object.UnseenChange(live), nil)
 	}
 	if err := x.rolledOut(ctx, live); err != nil {
