@@ -220,5 +220,8 @@ func (s *Services) perAttempt(stack *middleware.Stack) error {
 	if err := stack.Finalize.Insert(fenced(s.options.Gate), "Signing", middleware.After); err != nil {
 		return err
 	}
+	if err := stack.Finalize.Insert(readOnly(), "Signing", middleware.After); err != nil {
+		return err
+	}
 	return stack.Finalize.Insert(countAttempt(), gateID, middleware.After)
 }
