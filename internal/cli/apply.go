@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/run"
+	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -89,7 +90,6 @@ func newRollback(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-const sloPause = "pause" // a word of --slo
 
 // objectivesFlag is --slo.
 type objectivesFlag struct {
@@ -105,14 +105,14 @@ func (f *objectivesFlag) Set(s string) error {
 	if err := f.Format.Set(s); err != nil {
 		return err
 	}
-	*f.ignore = f.Value == console.ObjectivesOff
+	*f.ignore = f.Value == objectives.FlagOff
 	return nil
 }
 
 // addObjectivesFlag says what a breach of the objectives does to the run.
 func addObjectivesFlag(f *run.Options, cmd *cobra.Command) {
-	words := []string{sloPause, console.ObjectivesOff}
-	value := &objectivesFlag{printer.Format{Value: sloPause, Allowed: words}, &f.IgnoreObjectives}
+	words := []string{objectives.FlagPause, objectives.FlagOff}
+	value := &objectivesFlag{printer.Format{Value: objectives.FlagPause, Allowed: words}, &f.IgnoreObjectives}
 	cmd.Flags().
 		Var(value, "slo", "pause: the run waits when load balancers begin to fail, or node syncs do (objectives of KEP-2395); off: it only says so")
 	console.Complete(cmd, "slo", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))

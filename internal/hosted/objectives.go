@@ -2,6 +2,7 @@ package hosted
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -44,6 +45,38 @@ func judgeManagers(ctx context.Context, p *Plane, progress *lock.Progress) (end 
 		cancel()
 		looking.Wait()
 	}
+}
+
+// keptSinceHandover refuses the finish while Services fail that began to when the loops moved: after it, nothing takes
+// the loops back. The next Run looks again.
+func (p *Plane) keptSinceHandover(ctx context.Context, snap *v1.Snapshot) error {
+	watch := judgedOf(p)
+	if watch == nil {
+		return nil
+	}
+	j, err := p.Location(Handover).Open(ctx)
+	if err != nil {
+		return fmt.Errorf("reading when the loops moved: %w", err)
+	}
+	doc := j.Doc()
+	if doc.Ended == nil {
+		return nil
+	}
+	failing := map[string]v1.SyncFailure{}
+	for _, s := range snap.Services {
+		if s.Failing != nil {
+			failing[s.Namespace+"/"+s.Name] = *s.Failing
+		}
+	}
+	watch.LoopsMoved(doc.Started, *doc.Ended)
+	watch.AddFailing(p.clock().Now(), failing)
+	if breach := watch.Breach(); breach != "" {
+		return &UnplannedError{Part: Finish, Err: fmt.Errorf(
+			"%s; this began when the cloud-controller-manager took over, and after the finish there is no way back; "+
+				"look at the manager's logs, or roll back; --slo=off goes on all the same", breach,
+		)}
+	}
+	return nil
 }
 
 // readCounts takes in what each manager has counted. One that does not answer is as it was.

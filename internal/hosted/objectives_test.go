@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -97,4 +98,44 @@ func TestWhatManagersInASeedHaveCountedIsRead(t *testing.T) {
 	if words := p.Objectives.Words(); words != "kept so far" {
 		t.Errorf("after one look it says %q", words)
 	}
+}
+
+// After the finish nothing takes the loops back, so a manager that has not kept load balancers since the handover is found before it is begun.
+func TestTheFinishIsNotBegunWhileServicesFailSinceTheHandover(t *testing.T) {
+	w := newWorld(t, 1, false)
+	w.run(Handover)
+	moved := w.clock.Now()
+	w.clock.Step(6 * time.Hour) // machines were restarted meanwhile
+	balanced := func(name string, first time.Time) {
+		w.user.Put(t, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		}, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: name + ".1"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: name},
+			Reason:         "SyncLoadBalancerFailed", Message: "403 UnauthorizedOperation", Type: corev1.EventTypeWarning, Count: 70,
+			FirstTimestamp: metav1.NewTime(first), LastTimestamp: metav1.NewTime(w.clock.Now()),
+		})
+	}
+	balanced("new", moved.Add(time.Hour))
+	balanced("web", moved.Add(time.Minute))
+
+	p := w.plane()
+	p.Objectives = objectives.NewWatch(w.clock.Now())
+	err := p.Run(t.Context(), Finish, nil, nil)
+	const want = "the load balancers of 1 Service cannot be kept, first that of shop/web: SyncLoadBalancerFailed: 403 UnauthorizedOperation; " +
+		"this began when the cloud-controller-manager took over"
+	if unplanned, is := errors.AsType[*UnplannedError](err); !is || !strings.Contains(unplanned.Error(), want) {
+		t.Fatalf("the finish ends with %v, want %q", err, want)
+	}
+	if phase, err := p.phase(t.Context(), Finish); phase != "" || err != nil {
+		t.Errorf("the finish has the phase %q (error %v): there is no way back any longer", phase, err)
+	}
+
+	p.IgnoreObjectives = true
+	if err := p.Run(t.Context(), Finish, nil, nil); err != nil {
+		t.Fatalf("with --slo=off: %v", describe(err))
+	}
+	w.fair()
+	w.owns(component.CCM)
 }

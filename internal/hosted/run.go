@@ -142,10 +142,14 @@ func (p *Plane) openPart(ctx context.Context, part Part) (*journal.Journal, *v1.
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if part == Handover {
-		if err := confirmed(p.Confirmed, made.Steps); err != nil {
-			return nil, nil, nil, err
-		}
+	switch part {
+	case Handover:
+		err = confirmed(p.Confirmed, made.Steps)
+	case Finish:
+		err = p.keptSinceHandover(ctx, snap)
+	}
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	if err := p.pinned(made); err != nil {
 		return nil, nil, nil, err

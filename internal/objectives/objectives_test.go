@@ -179,6 +179,28 @@ func TestServicesThatBeginToFailAreABreach(t *testing.T) {
 	}
 }
 
+// What began to fail when the loops moved, and still fails when nothing will take them back, counts from the first look on.
+func TestServicesThatFailSinceTheLoopsMovedAreABreach(t *testing.T) {
+	failing := map[string]v1.SyncFailure{}
+	for name, first := range map[string]time.Duration{
+		"shop/before": -time.Minute, "shop/during": 30 * time.Second, "shop/soon-after": 10 * time.Minute, "shop/later": time.Hour,
+	} {
+		failing[name] = v1.SyncFailure{Reason: "SyncLoadBalancerFailed", Message: "no", First: after(first), Count: 3}
+	}
+	w := NewWatch(after(2 * time.Hour))
+	w.LoopsMoved(noon.Add(300*time.Millisecond), after(time.Minute))
+	w.AddFailing(after(2*time.Hour), failing)
+	want := "the load balancers of 2 Services cannot be kept, first that of shop/during: SyncLoadBalancerFailed: no"
+	if got := w.Breach(); got != want {
+		t.Errorf("breach %q, want %q", got, want)
+	}
+	w.Restart(after(2 * time.Hour))
+	if got := w.Breach(); got != "" {
+		t.Errorf("after an operator has seen it: %q", got)
+	}
+	(*Watch)(nil).LoopsMoved(noon, noon)
+}
+
 // The in-tree manager failed before the migration, the new one has one slow sync during it, and is well since.
 func TestWindowsOfAMigration(t *testing.T) {
 	kcm, ccm := component.KCM, component.CCM

@@ -22,7 +22,15 @@ type Watch struct {
 	failing map[string]v1.SyncFailure
 	known   map[string]bool
 	looked  time.Time
+	// movedFrom and movedTo are when the loops moved, in an earlier run. Both are zero where this run moves them.
+	movedFrom, movedTo time.Time
 }
+
+// Words of the flag --slo, which says what a breach does to a run.
+const (
+	FlagPause = "pause"
+	FlagOff   = "off"
+)
 
 const (
 	// failsFor is for how long a Service fails before it counts, and failsOften how often: a single error may pass.
@@ -30,14 +38,30 @@ const (
 	failsOften = 2
 )
 
-// AddFailing takes in which Services fail, by namespace/name. Those of the first look have failed before the run.
+// settling is how long after the loops have moved a Service that begins to fail may do so because of it. A service
+// controller tries again after five minutes at the latest.
+const settling = 15 * time.Minute
+
+// LoopsMoved says when an earlier run moved the loops. Services that began to fail then, and still do, count from the
+// first look on: what comes now may be what no rollback takes back.
+func (w *Watch) LoopsMoved(from, to time.Time) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.movedFrom, w.movedTo = from.Truncate(time.Second), to.Add(settling) // times of events are whole seconds
+}
+
+// AddFailing takes in which Services fail, by namespace/name. Those of the first look have failed before the run: they
+// do not count, unless they began to when the loops moved.
 func (w *Watch) AddFailing(now time.Time, failing map[string]v1.SyncFailure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.known == nil {
 		w.known = map[string]bool{}
-		for name := range failing {
-			w.known[name] = true
+		for name, f := range failing {
+			w.known[name] = w.movedTo.IsZero() || f.First.Before(w.movedFrom) || f.First.After(w.movedTo)
 		}
 	}
 	for name := range w.known {

@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -10,9 +12,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	kv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/seed"
 )
 
@@ -31,6 +35,7 @@ func TestBadInput(t *testing.T) {
 		{"credentials are rotated", badCredentials},
 		{"the cluster is edited while it is migrated", badEdits},
 		{"the feature is flipped on and off", badFlips},
+		{"the cloud refuses load balancers during the handover", badBalancers},
 		{"the operator is installed a second time", badSecondOperator},
 	} {
 		t.Run(bad.name, func(t *testing.T) { bad.test(t, w) })
@@ -98,6 +103,31 @@ func badOperator(t *testing.T, w *World) {
 	pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	must(t, w.Client().CoreV1().Pods(OperatorNamespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	goesOn(ctx, t, c, o)
+}
+
+// The handover waits for a person, is said to be stuck at once, and goes on with the command that it names.
+func badBalancers(t *testing.T, w *World) {
+	ctx := within(t)
+	c, o := handingOver(t, w, "refused")
+	heal := c.AWS().Inject(awssim.Fault{Service: "elb", Mutating: ptr.To(true), Code: "UnauthorizedOperation"})
+	defer heal()
+	must(t, o.AwaitCondition(ctx, kv1.ConditionStuck, Condition{Status: "True", Reason: state.ReasonPaused}))
+	all, err := o.Conditions(ctx)
+	must(t, err)
+	const resume = "transplant resume --seed-namespace cluster-refused"
+	said := all[kv1.ConditionStuck].Message
+	for _, want := range []string{"paused by the run itself", "cannot be kept", "SyncLoadBalancerFailed", resume} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q: %s", want, said)
+		}
+	}
+	heal()
+	x := newCommands(ctx, t, w)
+	cmd := exec.CommandContext(ctx, x.program, strings.Fields(resume)[1:]...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+x.kubeconfigs["admin"])
+	x.ends(t, 0, "", cmd)
+	goesOn(ctx, t, c, o)
+	must(t, o.AwaitCondition(ctx, kv1.ConditionStuck, Condition{Status: "False"}))
 }
 
 func badCredentials(t *testing.T, w *World) {

@@ -147,9 +147,6 @@ func (f *durationFlag) takes(wrong string) string {
 	return "a length of time, and not a negative one"
 }
 
-// ObjectivesOff is the word of --slo with which a run goes on whatever managers count.
-const ObjectivesOff = "off"
-
 // Words of --dry-run.
 const (
 	dryRunNone   = "none"

@@ -22,6 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/hostedrun"
 	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/objectives"
 )
 
 // AddTo lets a command work on a control plane in a seed, when its flags say that there is one.
@@ -134,7 +135,7 @@ func Rollback(ctx context.Context, h *Command) error {
 func (h *Command) options() run.Options {
 	o := run.Options{
 		Yes:              console.BoolFlag(h.cmd, "yes"),
-		IgnoreObjectives: h.cmd.Flag("slo").Value.String() == console.ObjectivesOff,
+		IgnoreObjectives: h.cmd.Flag("slo").Value.String() == objectives.FlagOff,
 	}
 	o.DryRun, o.AskServer = console.DryRunOf(h.cmd)
 	return o

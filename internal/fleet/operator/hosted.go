@@ -22,6 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/managertoken"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/objectives"
 )
 
 // namedReasons is how many reasons a message about machines names.
@@ -305,6 +306,8 @@ type Hosted struct {
 	ToolVersion          string
 	// Images are those of cloud-controller-managers by provider, for the ones that are not the official ones.
 	Images map[string]string
+	// IgnoreObjectives goes on where managers do not keep the objectives of KEP-2395.
+	IgnoreObjectives bool
 }
 
 var _ Engine = (*Hosted)(nil)
@@ -350,6 +353,8 @@ func (h *Hosted) Run(
 		return err
 	}
 	p.Ended = h.mayTake
+	p.Objectives = objectives.NewWatch(time.Now())
+	p.IgnoreObjectives = h.IgnoreObjectives || back // the way back is the remedy
 	if part == state.Install && t.Cluster.Spec.Features[kubermaticv1.FeatureCCMClusterName] {
 		p.Options.ClusterName = t.Name // a cluster that ran in tree keeps the name that its load balancers carry
 	}

@@ -21,6 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
@@ -439,6 +440,44 @@ func TestAPausedClusterEndsItsRunBetweenTwoSteps(t *testing.T) {
 		w.change("a", func(c *userCluster) { c.took = time.Second })
 		w.patch("a", `{"spec":{"pause":false}}`)
 		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+	})
+}
+
+// A run that waits for a person says so at once, and how it goes on: a rollout begins with no further cluster then.
+func TestARunThatIsPausedIsStuckUntilItIsResumed(t *testing.T) {
+	const why = "paused by the run itself: nodesync_error_total grew; transplant resume --seed-namespace cluster-a lets it go on"
+	bubble(t, nil, func(w *world) {
+		resume := make(chan struct{})
+		w.change("a", func(c *userCluster) {
+			c.run = func(ctx context.Context, tell func(step.Event), _ <-chan struct{}) error {
+				said := step.Event{Step: v1.Step{Title: "a step"}, Kind: step.EventPaused, Message: why, Number: 1, Total: 2}
+				tell(said)
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-resume:
+				}
+				said.Kind, said.Message = step.EventResumed, "resumed after 1m0s"
+				tell(said)
+				time.Sleep(time.Minute) //nolint:forbidigo // of the bubble
+				return nil
+			}
+		})
+		w.cluster("a", enabled)
+		w.until("a", kubermaticv1.PhaseHandover, time.Minute)
+		stuck := func(status corev1.ConditionStatus, reason, message string) {
+			t.Helper()
+			time.Sleep(5 * time.Second) //nolint:forbidigo // of the bubble
+			synctest.Wait()
+			got := w.read("a").Status.Conditions[kubermaticv1.ConditionStuck]
+			if got.Status != status || got.Reason != reason || !strings.Contains(got.Message, message) {
+				t.Errorf("stuck: %+v, want %s %s %q", got, status, reason, message)
+			}
+		}
+		stuck(corev1.ConditionTrue, state.ReasonPaused, why+"; next is step 1 of 2: a step")
+		close(resume)
+		stuck(corev1.ConditionFalse, state.ReasonInTime, "")
+		w.until("a", kubermaticv1.PhaseCompleted, time.Hour)
 	})
 }
 

@@ -193,7 +193,7 @@ func (op *Operator) startRun(ctx context.Context, t Target, d state.Decision) {
 	op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		r.generation, r.confirmed = t.Cluster.Generation, confirmationOf(t.Cluster)
 		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
-		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = "", 0, 0, ""
+		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting, r.run.Paused = "", 0, 0, "", ""
 	})
 	op.jobs.start(t.Name, "run", func() { op.run(ctx, t, admitted) })
 }
@@ -252,7 +252,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 
 // recordOutcome notes how a run ended.
 func recordOutcome(r *state.Run, result state.Outcome, message string) {
-	r.Active, r.Step, r.Number, r.Total, r.Waiting = false, "", 0, 0, ""
+	r.Active, r.Step, r.Number, r.Total, r.Waiting, r.Paused = false, "", 0, 0, "", ""
 	r.Outcome, r.Message, r.Ended = result, message, time.Now()
 	switch result {
 	case state.Succeeded:
@@ -276,8 +276,13 @@ func (op *Operator) heard(t Target, e step.Event) {
 			r.run.Waiting = shownText(e.Message)
 			return
 		}
-		news = r.run.Number != e.Number
+		paused := ""
+		if e.Kind == step.EventPaused {
+			paused = shownText(e.Message)
+		}
+		news = r.run.Number != e.Number || r.run.Paused != paused
 		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = shownText(e.Step.Title), e.Number, e.Total, ""
+		r.run.Paused = paused
 	})
 	if e.Kind != step.EventWaiting {
 		op.runs.move(t.Name)

@@ -16,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/certs"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/objectives"
 )
 
 // flags are what the process is told.
@@ -26,6 +27,7 @@ type flags struct {
 	maxParallel, maxParallelMachines, workers, looks, openClusters int
 	lookTimeout, stallAfter                                        time.Duration
 	limits                                                         state.Limits
+	objectives                                                     string
 
 	lease                                     string
 	leaseDuration, renewDeadline, retryPeriod time.Duration
@@ -55,6 +57,7 @@ func defaults() *flags {
 		lookTimeout:         30 * time.Second,
 		stallAfter:          2 * time.Minute,
 		limits:              state.DefaultLimits(),
+		objectives:          objectives.FlagPause,
 		lease:               "transplant-operator",
 		leaseDuration:       15 * time.Second,
 		renewDeadline:       10 * time.Second,
@@ -171,6 +174,12 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 		"how long its machines may be without one more that is external",
 	)
 	s.DurationVar(&l.StuckFinish, "stuck-finish", l.StuckFinish, "how long the finish may take")
+	s.StringVar(
+		&f.objectives,
+		"slo",
+		f.objectives,
+		"pause: a handover waits when load balancers begin to fail, or node syncs do (objectives of KEP-2395); off: it goes on",
+	)
 
 	s.StringVar(&f.lease, "lease", f.lease, "name of the Lease that the acting replica holds")
 	s.DurationVar(
@@ -332,6 +341,9 @@ func (f *flags) validateLimits() []error {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("%s is %s: it cannot be negative", name, d))
 		}
+	}
+	if words := []string{objectives.FlagPause, objectives.FlagOff}; !slices.Contains(words, f.objectives) {
+		errs = append(errs, fmt.Errorf("--slo is %q: it has to be %s", f.objectives, strings.Join(words, " or ")))
 	}
 	if l.MaxFailures < 0 {
 		errs = append(errs, fmt.Errorf("--max-failures is %d: it cannot be negative", l.MaxFailures))

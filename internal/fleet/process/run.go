@@ -31,6 +31,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/mask/events"
+	"github.com/transplant-dev/transplant/internal/objectives"
 )
 
 // pageClusters is to how many user clusters the page keeps connections.
@@ -207,6 +208,8 @@ func (p *process) assemble() (endEvents func(), err error) {
 		HolderPrefix: holders,
 		ToolVersion:  p.version,
 		Images:       p.images,
+
+		IgnoreObjectives: p.objectives == objectives.FlagOff,
 	}
 	p.looker = &operator.Hosted{
 		Seed:        hosted.Clients{Kube: p.kube, Dynamic: p.dynamic},

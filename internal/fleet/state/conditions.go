@@ -219,6 +219,9 @@ func (set *conditionSet) stuck(phase string) (left time.Duration) {
 	case phase == kubermaticv1.PhaseMachines && set.Machines.Regression != "":
 		set.setCondition(kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonRegression, migration.Message)
 		return 0
+	case set.Run.Active && set.Run.Paused != "":
+		set.setCondition(kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonPaused, migration.Message)
+		return 0
 	case limit > 0 && taken >= limit:
 		set.setCondition(
 			kubermaticv1.ConditionStuck,

@@ -109,6 +109,8 @@ type Run struct {
 	Step          string
 	Number, Total int
 	Waiting       string
+	// Paused says why the run waits for a person, and how it goes on; empty where it does not.
+	Paused string
 	// Outcome, Message and Ended are about the last run that ended. Failures counts those that ended broken or stale, one
 	// after the other, Retries all that did not succeed.
 	Outcome           Outcome

@@ -208,6 +208,9 @@ func (j *judge) told(otherwise string) string {
 	switch {
 	case r.Active && r.Number > 0:
 		message := fmt.Sprintf("step %d of %d: %s", r.Number, r.Total, r.Step)
+		if r.Paused != "" {
+			return r.Paused + "; next is " + message
+		}
 		if r.Waiting != "" {
 			message += ": " + r.Waiting
 		}

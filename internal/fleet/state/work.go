@@ -83,6 +83,9 @@ const (
 	// ReasonInTime and ReasonTooLong: whether a phase takes longer than it may.
 	ReasonInTime  = "InTime"
 	ReasonTooLong = "PhaseTakesTooLong"
+	// ReasonPaused: the run waits for a person, because the managers do not keep their objectives or because it was asked
+	// to.
+	ReasonPaused = "RunPaused"
 	// ReasonRegression: machines that were restarted did not come up as external ones, so no further ones are restarted.
 	ReasonRegression = "Regression"
 	// ReasonNotExternal: a completed cluster has a machine that is not external.
