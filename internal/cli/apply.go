@@ -90,7 +90,6 @@ func newRollback(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-
 // objectivesFlag is --slo.
 type objectivesFlag struct {
 	printer.Format

@@ -65,7 +65,13 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop 
 		if err := p.pinned(made); err != nil {
 			return err
 		}
+		if doc := j.Doc(); part == Handover {
+			judgeSinceBefore(p, &doc, before)
+		}
 		if err := p.carryOut(ctx, j, made, before, tell, publish, stop); err != nil {
+			return err
+		}
+		if err := settle(ctx, p, part, before, stop); err != nil {
 			return err
 		}
 		if err := p.endRun(ctx, j, v1.RunApplied); err != nil || part != Finish {
@@ -146,7 +152,7 @@ func (p *Plane) openPart(ctx context.Context, part Part) (*journal.Journal, *v1.
 	case Handover:
 		err = confirmed(p.Confirmed, made.Steps)
 	case Finish:
-		err = p.keptSinceHandover(ctx, snap)
+		err = keptSinceHandover(ctx, p, snap)
 	}
 	if err != nil {
 		return nil, nil, nil, err

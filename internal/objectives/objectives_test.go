@@ -179,26 +179,23 @@ func TestServicesThatBeginToFailAreABreach(t *testing.T) {
 	}
 }
 
-// What began to fail when the loops moved, and still fails when nothing will take them back, counts from the first look on.
-func TestServicesThatFailSinceTheLoopsMovedAreABreach(t *testing.T) {
+// What was kept before the loops moved, and fails when an earlier run is gone on with, counts from the first look on.
+func TestServicesThatWereKeptBeforeTheLoopsMovedAreABreach(t *testing.T) {
 	failing := map[string]v1.SyncFailure{}
-	for name, first := range map[string]time.Duration{
-		"shop/before": -time.Minute, "shop/during": 30 * time.Second, "shop/soon-after": 10 * time.Minute, "shop/later": time.Hour,
-	} {
-		failing[name] = v1.SyncFailure{Reason: "SyncLoadBalancerFailed", Message: "no", First: after(first), Count: 3}
+	for name, count := range map[string]int32{"shop/before": 9, "shop/since": 3, "shop/once": 1, "shop/new": 9} {
+		failing[name] = v1.SyncFailure{Reason: "SyncLoadBalancerFailed", Message: "no", First: noon, Count: count}
 	}
-	w := NewWatch(after(2 * time.Hour))
-	w.LoopsMoved(noon.Add(300*time.Millisecond), after(time.Minute))
-	w.AddFailing(after(2*time.Hour), failing)
-	want := "the load balancers of 2 Services cannot be kept, first that of shop/during: SyncLoadBalancerFailed: no"
-	if got := w.Breach(); got != want {
-		t.Errorf("breach %q, want %q", got, want)
+	w := NewWatch(noon)
+	w.KeptBefore(map[string]bool{"shop/since": true, "shop/once": true})
+	w.AddFailing(after(time.Second), failing)
+	want := "the load balancers of 1 Service cannot be kept, first that of shop/since: SyncLoadBalancerFailed: no"
+	if got := w.Breach(); got != want || !w.Undecided() {
+		t.Errorf("breach %q, undecided %v, want %q", got, w.Undecided(), want)
 	}
-	w.Restart(after(2 * time.Hour))
-	if got := w.Breach(); got != "" {
-		t.Errorf("after an operator has seen it: %q", got)
+	w.Restart(after(time.Minute))
+	if got := w.Breach(); got != "" || w.Undecided() {
+		t.Errorf("after an operator has seen it: %q, undecided %v", got, w.Undecided())
 	}
-	(*Watch)(nil).LoopsMoved(noon, noon)
 }
 
 // The in-tree manager failed before the migration, the new one has one slow sync during it, and is well since.

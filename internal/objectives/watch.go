@@ -22,8 +22,8 @@ type Watch struct {
 	failing map[string]v1.SyncFailure
 	known   map[string]bool
 	looked  time.Time
-	// movedFrom and movedTo are when the loops moved, in an earlier run. Both are zero where this run moves them.
-	movedFrom, movedTo time.Time
+	// kept are the Services whose load balancers were kept before the loops moved; nil where that is not known.
+	kept map[string]bool
 }
 
 // Words of the flag --slo, which says what a breach does to a run.
@@ -38,30 +38,23 @@ const (
 	failsOften = 2
 )
 
-// settling is how long after the loops have moved a Service that begins to fail may do so because of it. A service
-// controller tries again after five minutes at the latest.
-const settling = 15 * time.Minute
-
-// LoopsMoved says when an earlier run moved the loops. Services that began to fail then, and still do, count from the
-// first look on: what comes now may be what no rollback takes back.
-func (w *Watch) LoopsMoved(from, to time.Time) {
-	if w == nil {
-		return
-	}
+// KeptBefore names the Services whose load balancers were kept before the loops moved. Those of them that fail at the
+// first look count then.
+func (w *Watch) KeptBefore(names map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.movedFrom, w.movedTo = from.Truncate(time.Second), to.Add(settling) // times of events are whole seconds
+	w.kept = names
 }
 
-// AddFailing takes in which Services fail, by namespace/name. Those of the first look have failed before the run: they
-// do not count, unless they began to when the loops moved.
+// AddFailing takes in which Services fail, by namespace/name. Those of the first look have failed before the run. They
+// do not count unless KeptBefore names them.
 func (w *Watch) AddFailing(now time.Time, failing map[string]v1.SyncFailure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.known == nil {
 		w.known = map[string]bool{}
-		for name, f := range failing {
-			w.known[name] = w.movedTo.IsZero() || f.First.Before(w.movedFrom) || f.First.After(w.movedTo)
+		for name := range failing {
+			w.known[name] = !w.kept[name]
 		}
 	}
 	for name := range w.known {
@@ -77,7 +70,7 @@ func (w *Watch) breaches() []string {
 	out := Breaches(w.tally.Series())
 	var names []string
 	for name, f := range w.failing {
-		if !w.known[name] && (f.Count >= failsOften || w.looked.Sub(f.First) >= failsFor) {
+		if !w.known[name] && w.lasts(f) {
 			names = append(names, name)
 		}
 	}
@@ -93,6 +86,23 @@ func (w *Watch) breaches() []string {
 		f.Reason,
 		visible.Cut(f.Message, maxFailure),
 	))
+}
+
+// lasts reports whether a failure is more than a single error.
+func (w *Watch) lasts(f v1.SyncFailure) bool {
+	return f.Count >= failsOften || w.looked.Sub(f.First) >= failsFor
+}
+
+// Undecided reports whether a Service fails that may turn out to be a breach or to have met a single error.
+func (w *Watch) Undecided() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, f := range w.failing {
+		if !w.known[name] && !w.lasts(f) {
+			return true
+		}
+	}
+	return false
 }
 
 // maxFailure is how much of an event is told, in letters.

@@ -39,3 +39,21 @@ func TestTheDowntimeEndsBeforeTheKubelets(t *testing.T) {
 		t.Errorf("%d plans have a downtime, and %d managers of theirs lose gates behind the kubelets", with, late)
 	}
 }
+
+// In a seed, another step ends the last manager of the loops than on hosts.
+func TestTheDowntimeOfAControlPlaneInASeedIsNoPlaceToWait(t *testing.T) {
+	p, _ := base(t, "hosted-downtime")
+	const started = "start/" + component.CCM
+	idle := false
+	for i, s := range p.Steps {
+		if got := planstep.IdleUntil(p, i); idle && !strings.HasPrefix(got, started) || !idle && got != "" {
+			t.Errorf("before %s a stop has to wait for %q", s.ID, got)
+		}
+		switch {
+		case strings.HasPrefix(s.ID, "loops-off/"):
+			idle = true
+		case strings.HasPrefix(s.ID, started):
+			idle = false
+		}
+	}
+}

@@ -353,8 +353,10 @@ func (h *Hosted) Run(
 		return err
 	}
 	p.Ended = h.mayTake
-	p.Objectives = objectives.NewWatch(time.Now())
-	p.IgnoreObjectives = h.IgnoreObjectives || back // the way back is the remedy
+	// The way back is the remedy, and an Install ends what its nodes have waited for.
+	if !h.IgnoreObjectives && !back && part != state.Install {
+		p.Objectives = objectives.NewWatch(time.Now())
+	}
 	if part == state.Install && t.Cluster.Spec.Features[kubermaticv1.FeatureCCMClusterName] {
 		p.Options.ClusterName = t.Name // a cluster that ran in tree keeps the name that its load balancers carry
 	}

@@ -112,6 +112,7 @@ func outcome(err error) (state.Outcome, string) {
 	var unconfirmed *hosted.UnconfirmedError
 	var unknown *hosted.UnknownPlanError
 	var unplanned *hosted.UnplannedError
+	var breach *hosted.BreachError
 	switch {
 	case err == nil:
 		return state.Succeeded, ""
@@ -122,6 +123,8 @@ func outcome(err error) (state.Outcome, string) {
 	case errors.As(err, &unconfirmed):
 		return state.Blocked, err.Error() + confirmAgain
 	case errors.As(err, &unknown):
+		return state.Blocked, err.Error()
+	case errors.As(err, &breach):
 		return state.Blocked, err.Error()
 	case errors.As(err, &locked):
 		return state.Locked, err.Error()
@@ -274,6 +277,9 @@ func (op *Operator) heard(t Target, e step.Event) {
 		}
 		if e.Kind == step.EventWaiting || e.Kind == step.EventProgress {
 			r.run.Waiting = shownText(e.Message)
+			return
+		}
+		if e.Kind == step.EventAlreadyDone && r.run.Number == 0 { // a part is gone on with, and has changed nothing yet
 			return
 		}
 		paused := ""

@@ -20,7 +20,7 @@ func (j *judge) handover() (verdict, bool) {
 		return verdict{kubermaticv1.PhaseQueued, why}, true
 	}
 	j.run(part, false)
-	if j.isAnothers() {
+	if j.isKeptWaiting() {
 		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
 	}
 	if j.Journal.Handover == Begun {
@@ -39,8 +39,9 @@ func (j *judge) handover() (verdict, bool) {
 	return verdict{kubermaticv1.PhaseQueued, "it waits for its turn"}, true
 }
 
-// isAnothers reports whether the journal is of a handover that the operator has not begun, as the last run found.
-func (j *judge) isAnothers() bool {
+// isKeptWaiting reports whether a handover that was begun does not go on, as the last run found. The operator has not
+// begun its journal, or load balancers are not kept after its last step.
+func (j *judge) isKeptWaiting() bool {
 	return j.Journal.Handover == Begun && j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0)
 }
 
@@ -179,7 +180,7 @@ func (j *judge) finish() (verdict, bool) {
 		return verdict{}, false
 	}
 	j.run(Finish, false)
-	if j.Run.Outcome == Blocked && !j.Run.Active {
+	if j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0) { // looking again changes nothing yet
 		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
 	}
 	return verdict{kubermaticv1.PhaseFinish, j.told("the in-tree provider is being removed from the control plane")}, true

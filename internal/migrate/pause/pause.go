@@ -177,6 +177,9 @@ func (e *Pauser) ensureControl(ctx context.Context) error {
 // stays held meanwhile. It ends with ErrInterrupted when the operator stops the run. A run that may not read the
 // ConfigMap cannot be paused, which is said once.
 func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-chan struct{}) error {
+	if e.Env.Journal.Record(before.ID).IsEnded() {
+		return nil // an earlier run is gone on with, and may be in a downtime
+	}
 	if e.forbidden {
 		return e.stopOnBreach()
 	}
@@ -215,7 +218,11 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 	if asked == nil {
 		return nil
 	}
-	if behind := planstep.IdleUntil(e.Env.Plan, e.Env.Numbers[before.ID]-1); behind != "" {
+	if asked.By == breachedBy && e.isLifted() {
+		_, err := Resume(ctx, e.Env.Location(), e.Env.Journal.Doc().Run)
+		return err
+	}
+	if behind := e.idleUntil(before); behind != "" {
 		if !e.deferredReported {
 			e.deferredReported = true
 			e.Env.Report(
@@ -232,6 +239,23 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 		return nil
 	}
 	return e.waitOut(ctx, *asked, before, stop)
+}
+
+// idleUntil is the step after which a manager runs the loops again, if none runs them before a step. One that was begun
+// may have ended the last one.
+func (e *Pauser) idleUntil(before v1.Step) string {
+	done := e.Env.Numbers[before.ID] - 1
+	behind := planstep.IdleUntil(e.Env.Plan, done)
+	if behind == "" && e.Env.Journal.Record(before.ID).Result == v1.StepResultStarted {
+		behind = planstep.IdleUntil(e.Env.Plan, done+1)
+	}
+	return behind
+}
+
+// isLifted reports whether a pause that an earlier run asked for itself is no longer wanted. The way back does not wait
+// for what was counted on the way there.
+func (e *Pauser) isLifted() bool {
+	return e.Env.Objectives == nil || e.Env.Plan.Direction == planstep.Rollback && e.Env.Objectives.Breach() == ""
 }
 
 // breachedBy is who pauses a run whose managers do not keep their objectives.

@@ -117,6 +117,9 @@ func downtimeSteps(p *v1.Plan, n int) (first, last int, in bool) {
 			last = i
 		}
 	}
+	if first == len(p.Steps) && p.Direction == Rollback {
+		first = -1 // no new manager is ended, so that none has begun
+	}
 	return first, last, n > first && n <= last
 }
 
@@ -125,7 +128,8 @@ func endsLoops(p *v1.Plan, s v1.Step) bool {
 	if p.Direction == Rollback && s.Component == component.CCM && (StopsComponent(s) || s.Kind == v1.StepDeleteObject) {
 		return true
 	}
-	return s.Component == component.KCM && (StopsComponent(s) || strings.HasPrefix(s.ID, "external/"))
+	return s.Component == component.KCM && (StopsComponent(s) ||
+		strings.HasPrefix(s.ID, "external/") || strings.HasPrefix(s.ID, "loops-off/"))
 }
 
 // beginsLoops reports whether a step starts a manager, or gives it back what makes it run the loops. Gates that a

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/podreason"
 )
@@ -86,12 +87,18 @@ func firstTime(e *corev1.Event) time.Time {
 // Lister lists events of all namespaces.
 type Lister func(context.Context, metav1.ListOptions) (*corev1.EventList, error)
 
+// isOutcome reports whether an event says how a synchronisation ended: most events do not, and are not kept.
+func isOutcome(e *corev1.Event) bool {
+	_, is := reasons[e.Reason]
+	return is
+}
+
 // Read lists the events about Services, page by page.
 func Read(ctx context.Context, list Lister) (map[string]v1.SyncFailure, error) {
 	var all []corev1.Event
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) })
 	err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: Selector}, func(item runtime.Object) error {
-		if e, is := item.(*corev1.Event); is {
+		if e, is := item.(*corev1.Event); is && isOutcome(e) {
 			all = append(all, *e)
 		}
 		return nil
@@ -108,6 +115,8 @@ const interval = 3 * time.Second
 // Follow looks which Services fail until ctx ends, and has each look taken in. A look that cannot be had is no look.
 func Follow(ctx context.Context, list Lister, take func(now time.Time, failing map[string]v1.SyncFailure)) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		ctx, done := answerlimit.Pass(ctx)
+		defer done()
 		if failing, err := Read(ctx, list); err == nil {
 			take(time.Now(), failing)
 		}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/hosts"
@@ -50,7 +51,7 @@ END
 )
 
 // A pod's image comes from a registry that asks for credentials. The kubelet has them from a program that the plan has installed: on one host next to a
-// provider that was there, on the other alone.
+// provider that was there, on the other alone. Its own code for that is switched off by the second gate of KEP-2395.
 func TestRealHostsPullImagesWithTheProviderThatAPlanInstalls(t *testing.T) {
 	s := ownStage(t, hosts.Options{Name: *name + "i", Subnet: *images, ControlPlanes: 1, Workers: 1})
 	ctx := t.Context()
@@ -73,7 +74,9 @@ func TestRealHostsPullImagesWithTheProviderThatAPlanInstalls(t *testing.T) {
 	}
 	heardAgain(t, s, restarted)
 	before, _ := settledFacts(t, s)
-	must(t, s, append(s.apply(), "--strategy", "downtime", "--credential-provider", filepath.Join(programs, build.ECRCredentialProvider))...)
+	provider := filepath.Join(programs, build.ECRCredentialProvider)
+	must(t, s, append(s.apply(), "--strategy", "downtime", "--disable-in-tree", "--credential-provider", provider)...)
+	disabled(t, s)
 
 	config, err := worker.ReadFile(ctx, ownProviders)
 	if err != nil {
@@ -94,6 +97,27 @@ func TestRealHostsPullImagesWithTheProviderThatAPlanInstalls(t *testing.T) {
 	}
 	must(t, s, "rollback", "--yes", "--cloud", Cloud)
 	asBefore(t, s, before)
+}
+
+// disabled fails the test unless every kubelet runs with both gates of KEP-2395.
+func disabled(t *testing.T, s *Stage) {
+	t.Helper()
+	found, err := s.Arguments(t.Context(), "kubelet", s.Cluster.Hosts()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, args := range found {
+		for _, gate := range []string{catalogue.DisableCloudProviders, catalogue.DisableKubeletCloudCredentialProviders} {
+			if !slices.ContainsFunc(args, func(a string) bool {
+				return strings.HasPrefix(a, "--feature-gates=") && strings.Contains(a, gate+"=true")
+			}) {
+				t.Errorf("the kubelet on %s runs without %s: %q", host, gate, args)
+			}
+		}
+	}
+	if len(found) != len(s.Cluster.Hosts()) {
+		t.Errorf("the arguments of %d kubelets are known, want those of %d", len(found), len(s.Cluster.Hosts()))
+	}
 }
 
 // theRegistry is an account's registry and its token service, at the address of the cluster's bridge, with one image in it.
