@@ -87,7 +87,7 @@ func TestEveryMetricAndReasonIsInTheReference(t *testing.T) {
 	for _, reason := range []string{
 		state.ReasonMigrationFailed, state.ReasonObserved, state.ReasonWaiting, state.ReasonUnknown, state.ReasonTwoOwners, state.ReasonNotWanted,
 		state.ReasonInTime, state.ReasonTooLong, state.ReasonRegression, state.ReasonNotExternal, state.ReasonPartsChanged, state.ReasonMachinesRestarted,
-		state.ReasonWebhookMissed,
+		state.ReasonWebhookMissed, state.ReasonPaused,
 	} {
 		if !strings.Contains(content, "`"+reason+"`") {
 			t.Errorf("the reason %s is not there", reason)
