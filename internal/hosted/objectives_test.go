@@ -67,10 +67,6 @@ func TestARunInASeedIsPausedWhereManagersBreachTheirObjectives(t *testing.T) {
 	}
 
 	p.IgnoreObjectives = true
-	control := p.Location(Handover).Name(pause.ControlName)
-	if err := w.s.Kube.CoreV1().ConfigMaps(ns).Delete(t.Context(), control, metav1.DeleteOptions{}); err != nil { // nobody asks for a pause any longer
-		t.Fatal(err)
-	}
 	if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
 		t.Fatalf("with --slo=off: %v", describe(err))
 	}
@@ -79,6 +75,66 @@ func TestARunInASeedIsPausedWhereManagersBreachTheirObjectives(t *testing.T) {
 	if words := p.Objectives.Words(); !strings.Contains(words, "breached: nodesync_error_total") {
 		t.Errorf("with --slo=off it is counted all the same, and the words are %q", words)
 	}
+}
+
+// A pause that was asked for in the downtime, before the process ended, is one behind it for the next process, too.
+func TestARunThatGoesOnInADowntimeWaitsBehindIt(t *testing.T) {
+	w := newWorld(t, 1, false)
+	p := w.plane()
+	stopsAt := func(is func(step.Event) bool) (id string) {
+		t.Helper()
+		stop := make(chan struct{})
+		err := p.Run(t.Context(), Handover, func(e step.Event) {
+			if id == "" && is(e) {
+				id = e.Step.ID
+				close(stop)
+			}
+		}, stop)
+		if !errors.Is(err, ErrInterrupted) {
+			t.Fatalf("the run ends with %v", err)
+		}
+		return id
+	}
+	stopsAt(func(e step.Event) bool { return e.Kind == step.EventDone && strings.HasPrefix(e.Step.ID, "loops-off/") })
+	j, err := p.Location(Handover).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pause.Request(t.Context(), p.Location(Handover), v1.Pause{Run: j.Doc().Run, By: "alice", At: w.clock.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if id := stopsAt(func(e step.Event) bool { return e.Kind == step.EventPaused }); !strings.HasPrefix(id, "verify/handed-over") {
+		t.Errorf("it waits before %s", id)
+	}
+	w.fair()
+	w.owns(component.CCM)
+}
+
+// What a run has asked for itself is for the way there.
+func TestTheWayBackDoesNotWaitForWhatWasCountedOnTheWayThere(t *testing.T) {
+	w := newWorld(t, 1, false)
+	w.run(Handover)
+	p := w.plane()
+	p.Objectives = objectives.NewWatch(w.clock.Now())
+	j, err := p.Location(Handover).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := v1.Pause{Run: j.Doc().Run, By: "the run itself", At: w.clock.Now(), Reason: "nodesync_error_total grew"}
+	if _, err := pause.Request(t.Context(), p.Location(Handover), asked); err != nil {
+		t.Fatal(err)
+	}
+	err = p.Rollback(t.Context(), func(e step.Event) {
+		if e.Kind == step.EventPaused {
+			t.Errorf("it waits before %s: %s", e.Step.ID, e.Message)
+			_, _ = pause.Resume(t.Context(), p.Location(Handover), asked.Run)
+		}
+	}, nil)
+	if err != nil {
+		t.Fatal(describe(err))
+	}
+	w.fair()
+	w.owns(component.KCM)
 }
 
 // A manager that does not answer has counted nothing that would be known.
