@@ -148,22 +148,10 @@ func (p *Plane) openPart(ctx context.Context, part Part) (*journal.Journal, *v1.
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	switch part {
-	case Handover:
-		err = confirmed(p.Confirmed, made.Steps)
-	case Finish:
-		err = keptSinceHandover(ctx, p, snap)
-	}
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if err := p.pinned(made); err != nil {
+	if err := mayBegin(ctx, p, part, made, snap); err != nil {
 		return nil, nil, nil, err
 	}
 	now := p.clock().Now().UTC()
-	if err := ctx.Err(); err != nil { // a snapshot that was cut short refuses for the wrong reason, or the lock was lost
-		return nil, nil, nil, context.Cause(ctx)
-	}
 	if err := p.recordPlan(ctx, part, made); err != nil {
 		return nil, nil, nil, err
 	}
@@ -179,6 +167,27 @@ func (p *Plane) openPart(ctx context.Context, part Part) (*journal.Journal, *v1.
 		snap,
 	)
 	return j, made, snap, err
+}
+
+// mayBegin says why the plan of a part is not begun with.
+func mayBegin(ctx context.Context, p *Plane, part Part, made *v1.Plan, snap *v1.Snapshot) error {
+	if part == Handover {
+		if err := confirmed(p.Confirmed, made.Steps); err != nil {
+			return err
+		}
+	}
+	if part == Finish {
+		if err := keptSinceHandover(ctx, p, snap); err != nil {
+			return err
+		}
+	}
+	if err := p.pinned(made); err != nil {
+		return err
+	}
+	if ctx.Err() != nil { // a snapshot that was cut short refuses for the wrong reason, or the lock was lost
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // reworded is the plan of a journal with the words of the plan that is made again, and the snapshot that it is made of.
