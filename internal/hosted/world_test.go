@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -236,7 +237,8 @@ func (w *world) catchUp() {
 				Phase:             corev1.PodSucceeded,
 				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}},
 			}
-			w.seed.Put(w.t, &p)
+			_, err := w.s.Kube.CoreV1().Pods(ns).Update(context.Background(), &p, metav1.UpdateOptions{})
+			w.written(err)
 		case !live[p.Labels["app"]]:
 			w.end(&p)
 		}
@@ -322,10 +324,16 @@ func (w *world) rollOut(d *appsv1.Deployment) {
 		ReadyReplicas:      int32(ready),
 		Replicas:           int32(len(now) + len(old)),
 	}
-	if w.seed.Field("/apis/apps/v1/namespaces/"+ns+"/deployments/"+d.Name, "metadata", "resourceVersion") != d.ResourceVersion {
-		return
+	_, err = w.s.Kube.AppsV1().Deployments(ns).Update(context.Background(), d, metav1.UpdateOptions{})
+	w.written(err)
+}
+
+// written takes the error of a write. What was changed or deleted since it was read is left to the next look: it must not come back. Others are outages of an API
+// server.
+func (w *world) written(err error) {
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		w.t.Log(err)
 	}
-	w.seed.Put(w.t, d)
 }
 
 func (w *world) start(d *appsv1.Deployment, hash string) corev1.Pod {
@@ -463,7 +471,8 @@ func (w *world) fillTokens() {
 	s := &corev1.Secret{}
 	if w.user.Get(w.t, "/api/v1/namespaces/kube-system/secrets/"+layout.TokenSecret, s) && len(s.Data["token"]) == 0 {
 		s.Data = map[string][]byte{"token": []byte("ccm-token")}
-		w.user.Put(w.t, s)
+		_, err := w.u.Kube.CoreV1().Secrets(s.Namespace).Update(context.Background(), s, metav1.UpdateOptions{})
+		w.written(err)
 	}
 }
 
