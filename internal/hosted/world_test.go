@@ -328,8 +328,8 @@ func (w *world) rollOut(d *appsv1.Deployment) {
 	w.written(err)
 }
 
-// written takes the error of a write. What was changed or deleted since it was read is left to the next look: it must not come back. Others are outages of an API
-// server.
+// written takes the error of a write. What was changed or deleted since it was read is left to the next look: it must not come back. Other errors are
+// outages of an API server.
 func (w *world) written(err error) {
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		w.t.Log(err)
