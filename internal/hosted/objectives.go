@@ -15,6 +15,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/objectives"
 	"github.com/transplant-dev/transplant/internal/snapshot/syncfailure"
 	"github.com/transplant-dev/transplant/internal/together"
@@ -103,18 +104,33 @@ const settling, settlingInterval = 10 * time.Second, 2 * time.Second
 
 // settle ends a handover only where the new manager keeps the load balancers that were kept before. The machines are
 // replaced next, and no load balancer would follow them. A single error is waited out.
-func settle(ctx context.Context, p *Plane, part Part, before *v1.Snapshot, stop <-chan struct{}) error {
+func settle(
+	ctx context.Context,
+	p *Plane,
+	part Part,
+	before *v1.Snapshot,
+	tell func(step.Event),
+	stop <-chan struct{},
+) error {
 	watch := judgedOf(p)
 	if watch == nil || part != Handover || len(before.Services) == 0 {
 		return nil
 	}
-	until := p.clock().Now().Add(settling)
+	now := p.clock().Now()
+	until := now.Add(settling)
+	if tell != nil {
+		tell(step.Event{
+			Time:    now,
+			Kind:    step.EventProgress,
+			Message: fmt.Sprintf("all steps are done; for %s it is watched whether the load balancers are kept", settling),
+		})
+	}
 	for {
 		failing, err := syncfailure.Read(ctx, eventsOf(p))
 		if err != nil {
 			return fmt.Errorf("looking whether the load balancers are kept after the handover: %w", err)
 		}
-		now := p.clock().Now()
+		now = p.clock().Now()
 		watch.AddFailing(now, failing)
 		if breach := watch.Breach(); breach != "" {
 			return &BreachError{Part: part, Words: breach}

@@ -268,8 +268,12 @@ func TestAHandoverEndsWhenItsManagerKeepsLoadBalancers(t *testing.T) {
 	w.user.Delete("/api/v1/namespaces/shop/events/web.1")
 	p := w.plane()
 	p.Objectives = objectives.NewWatch(w.clock.Now())
-	if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
+	said := ""
+	if err := p.Run(t.Context(), Handover, func(e step.Event) { said = e.Message }, nil); err != nil {
 		t.Fatal(describe(err))
+	}
+	if !strings.Contains(said, "for 10s it is watched whether the load balancers are kept") {
+		t.Errorf("the last word is %q", said)
 	}
 	w.run(Finish)
 }

@@ -71,7 +71,7 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop 
 		if err := p.carryOut(ctx, j, made, before, tell, publish, stop); err != nil {
 			return err
 		}
-		if err := settle(ctx, p, part, before, stop); err != nil {
+		if err := settle(ctx, p, part, before, tell, stop); err != nil {
 			return err
 		}
 		if err := p.endRun(ctx, j, v1.RunApplied); err != nil || part != Finish {
