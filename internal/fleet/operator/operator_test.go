@@ -459,7 +459,7 @@ func TestARunThatIsPausedIsStuckUntilItIsResumed(t *testing.T) {
 				}
 				said.Kind, said.Message = step.EventResumed, "resumed after 1m0s"
 				tell(said)
-				time.Sleep(time.Minute) //nolint:forbidigo // of the bubble
+				time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 				return nil
 			}
 		})
@@ -467,7 +467,7 @@ func TestARunThatIsPausedIsStuckUntilItIsResumed(t *testing.T) {
 		w.until("a", kubermaticv1.PhaseHandover, time.Minute)
 		stuck := func(status corev1.ConditionStatus, reason, message string) {
 			t.Helper()
-			time.Sleep(5 * time.Second) //nolint:forbidigo // of the bubble
+			time.Sleep(5 * time.Second) //nolint:forbidigo // the bubble's clock
 			synctest.Wait()
 			got := w.read("a").Status.Conditions[kubermaticv1.ConditionStuck]
 			if got.Status != status || got.Reason != reason || !strings.Contains(got.Message, message) {

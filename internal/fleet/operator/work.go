@@ -196,7 +196,7 @@ func (op *Operator) startRun(ctx context.Context, t Target, d state.Decision) {
 	op.states.withKnownState(t.Name, t.Cluster.UID, func(r *clusterState) {
 		r.generation, r.confirmed = t.Cluster.Generation, confirmationOf(t.Cluster)
 		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
-		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting, r.run.Paused = "", 0, 0, "", ""
+		r.run.ForgetStep()
 	})
 	op.jobs.start(t.Name, "run", func() { op.run(ctx, t, admitted) })
 }
@@ -255,7 +255,8 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 
 // recordOutcome notes how a run ended.
 func recordOutcome(r *state.Run, result state.Outcome, message string) {
-	r.Active, r.Step, r.Number, r.Total, r.Waiting, r.Paused = false, "", 0, 0, "", ""
+	r.Active = false
+	r.ForgetStep()
 	r.Outcome, r.Message, r.Ended = result, message, time.Now()
 	switch result {
 	case state.Succeeded:

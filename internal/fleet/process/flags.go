@@ -178,7 +178,8 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 		&f.objectives,
 		"slo",
 		f.objectives,
-		"pause: a handover or a finish waits when load balancers begin to fail, or node syncs do (objectives of KEP-2395); off: it goes on",
+		"pause: a handover or a finish waits when load balancers begin to fail, or node syncs do "+
+			"(objectives of KEP-2395); off: it goes on",
 	)
 
 	s.StringVar(&f.lease, "lease", f.lease, "name of the Lease that the acting replica holds")

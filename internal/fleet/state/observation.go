@@ -119,6 +119,9 @@ type Run struct {
 	Failures, Retries int
 }
 
+// ForgetStep forgets where the run was: it has ended, or another one begins.
+func (r *Run) ForgetStep() { r.Step, r.Number, r.Total, r.Waiting, r.Paused = "", 0, 0, "", "" }
+
 // Seen is when something was last looked at.
 type Seen struct {
 	// At is the end of the last look, good or bad; zero before the first one.
