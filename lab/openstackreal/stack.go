@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/transplant-dev/transplant/lab/poll"
 )
 
 //go:embed files
@@ -191,16 +193,23 @@ const (
 	OctaviaWorker = "octavia-worker"
 )
 
-// Kill ends a service at once, with all of its processes.
-func (s *Stack) Kill(name string) error {
+// Kill ends a service at once, with all of its processes. It waits until they are gone: a process that is dying still
+// holds its port, and a service that is started in that moment ends with "address already in use".
+func (s *Stack) Kill(ctx context.Context, name string) error {
 	pid, err := s.pid(name)
 	if err != nil {
 		return err
 	}
-	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("ending OpenStack's %s (process group %d): %w", name, pid, err)
-	}
-	return nil
+	const often, limit = 10 * time.Millisecond, time.Minute
+	return poll.Within(ctx, often, limit, "the end of OpenStack's "+name, func(context.Context) error {
+		switch err := syscall.Kill(-pid, syscall.SIGKILL); {
+		case errors.Is(err, syscall.ESRCH):
+			return nil
+		case err != nil:
+			return poll.Final(fmt.Errorf("ending process group %d: %w", pid, err))
+		}
+		return fmt.Errorf("process group %d is still there", pid)
+	})
 }
 
 // Launch starts a service that was killed. The script stops it with the others.

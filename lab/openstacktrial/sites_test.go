@@ -220,7 +220,7 @@ func (s *stack) octaviaAway(t *testing.T, worker bool) (back func()) {
 		names = append(names, openstackreal.OctaviaWorker)
 	}
 	for _, name := range names {
-		if err := s.Kill(name); err != nil {
+		if err := s.Kill(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
