@@ -129,7 +129,7 @@ func disturbWorld(t *testing.T, seed uint64, rounds int, o *outcomes) {
 		if err != nil {
 			t.Fatalf("round %d of seed %d, %s: %v", i+1, seed, d, err)
 		}
-		t.Logf("%2d %s: passed %t, gap %s; round of %s", i+1, d, r.passed, r.gap.Round(time.Millisecond), time.Since(began).Round(time.Second))
+		t.Logf("%2d %s: the standby took over: %t, gap %s; round of %s", i+1, d, r.passed, r.gap.Round(time.Millisecond), time.Since(began).Round(time.Second))
 		for _, a := range r.late {
 			t.Errorf("round %d of seed %d, %s: late: %s", i+1, seed, d, a)
 		}

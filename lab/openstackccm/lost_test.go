@@ -30,7 +30,7 @@ func (b *balanced) stays(t *testing.T, s *corev1.Service) {
 		if err := b.once(t, s); err == nil || !strings.Contains(err.Error(), "is ACTIVE, and listener listener_0_") {
 			t.Fatalf("while its parts are PENDING, the error is %v", err)
 		}
-		b.wait(15 * time.Second)
+		b.wait(4 * time.Second)
 	}
 }
 
@@ -44,7 +44,7 @@ func TestPartsThatOctaviaHasLost(t *testing.T) {
 			b.stays(t, s)
 			lost := b.only(t).ID
 			b.Calls()
-			b.wait(time.Minute)
+			b.wait(4 * time.Second)
 			err := b.fails(t, s)
 			for _, part := range []string{lost, "PENDING_CREATE", "Octavia has lost", "it is deleted", "made again"} {
 				if err == nil || !strings.Contains(err.Error(), part) {
@@ -85,7 +85,7 @@ func TestAFloatingIPIsKeptWhenALoadBalancerIsMadeAgain(t *testing.T) {
 	s.Status = corev1.ServiceStatus{}
 	s.Spec.LoadBalancerIP = address
 	b.stays(t, s)
-	b.wait(time.Minute)
+	b.wait(4 * time.Second)
 	if err := b.fails(t, s); err == nil || !strings.Contains(err.Error(), "it is deleted") {
 		t.Errorf("the error is %v", err)
 	}
@@ -130,13 +130,13 @@ func TestALoadBalancerThatHasServedFailsOver(t *testing.T) {
 					defer b.Add(*fault)()
 				}
 				b.ChangeResource(lb.Listeners[0].ID, "provisioning_status", openstacksim.PendingCreate)
-				for range 2 {
+				b.Calls()
+				for range 3 {
 					if err := b.once(t, s); err == nil || !strings.Contains(err.Error(), "is PENDING_CREATE") {
 						t.Fatalf("the error is %v", err)
 					}
+					b.wait(25 * time.Second) // one that has never served would go sooner
 				}
-				b.Calls()
-				b.wait(61 * time.Second)
 				err := b.once(t, s)
 				says := []string{lb.ID, "failover", "Octavia has lost"}
 				if fault != nil {
@@ -167,7 +167,7 @@ func TestALoadBalancerIsMadeAgainOnce(t *testing.T) {
 	b.LoseParts(1)
 	s := service("web")
 	b.stays(t, s)
-	b.wait(time.Minute)
+	b.wait(4 * time.Second)
 	_ = b.fails(t, s) // it says that the parts are lost
 	for range 20 {    // until its first listener is there
 		_ = b.once(t, s) // it asks for the next call

@@ -252,19 +252,25 @@ func (r repair) unfinished(ctx context.Context, parts []string) error {
 	}
 	since := r.b.now().Sub(r.e.unfinished)
 	problem := fmt.Sprintf("load balancer %s (%s) is ACTIVE, and %s", r.lb.Name, r.lb.ID, andOthers(parts))
-	if since < lostAfter {
+	if since < lostUnservedAfter {
+		return cloudapi.NewRetryError(problem, pause(since))
+	}
+	unserved := false
+	if r.in.owner && !r.b.memory.wasRemade(r.s.service.UID) {
+		var err error
+		if unserved, err = r.neverServed(ctx); err != nil {
+			return err
+		}
+	}
+	if since < lostAfter && !unserved {
 		return cloudapi.NewRetryError(problem, pause(since))
 	}
 	problem += fmt.Sprintf(", for %s: Octavia has lost a part of a request", since.Round(time.Second))
-	if !r.in.owner {
+	switch {
+	case !r.in.owner:
 		return fmt.Errorf("%s. The load balancer is not this Service's own. Ask the cloud's administrator to run "+
 			"'openstack loadbalancer failover %s'", problem, r.lb.ID)
-	}
-	unserved, err := r.neverServed(ctx)
-	switch {
-	case err != nil:
-		return err
-	case unserved && !r.b.memory.wasRemade(r.s.service.UID):
+	case unserved:
 		return r.remake(ctx, problem)
 	case r.s.onError == onErrorRecreate:
 		return r.recreate(ctx, problem)

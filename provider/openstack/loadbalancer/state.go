@@ -52,8 +52,11 @@ const (
 	longestWait  = 10 * time.Second
 	// A load balancer that is PENDING for longer than this is reported: Octavia's worker may have died in the middle.
 	tooLong = 15 * time.Minute
-	// Parts that are PENDING for longer than this under a load balancer that is ACTIVE are lost.
+	// Parts that are PENDING for longer than this under a load balancer that is ACTIVE are lost. Octavia makes the parts
+	// of a request ACTIVE before the load balancer.
 	lostAfter = time.Minute
+	// A load balancer that has never served may go sooner, since its Service is without one for as long.
+	lostUnservedAfter = 15 * time.Second
 )
 
 // wait is how long a load balancer that is PENDING is left alone, and how long it has been so. The first looks come
