@@ -57,7 +57,9 @@ type Cloud struct {
 	number     int // of the last ETag, address and operation
 	objects    map[string]object
 	order      []string // paths of objects, as they were made
-	operations map[string]int
+	operations map[string]*operation
+	failing    *OperationFault
+	failures   int // for the fault that there is
 	noTokens   bool
 	instances  int // of the scale set
 	// certificates are those with which ClientID may ask for tokens.
@@ -66,7 +68,7 @@ type Cloud struct {
 
 // Start serves a new cloud on a free port of loopback. Close ends it.
 func Start(o Options) *Cloud {
-	c := &Cloud{options: o, objects: map[string]object{}, operations: map[string]int{}}
+	c := &Cloud{options: o, objects: map[string]object{}, operations: map[string]*operation{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metadata/endpoints", c.serveEndpoints)
 	mux.HandleFunc("/msi/token", c.serveIdentity)

@@ -179,17 +179,7 @@ func (c *Cloud) global(in *request, parts []string) (int, object, *refusal) {
 			"resourceType": "virtualMachines", "zoneMappings": []any{object{"location": "West Europe", "zones": []any{"1", "2", "3"}}},
 		}}}, nil
 	case len(parts) == 5 && parts[3] == "operations":
-		left, known := c.operations[parts[4]]
-		if !known {
-			return 0, nil, refuse(http.StatusNotFound, "OperationNotFound", "The operation was not found.")
-		}
-		if left > 0 {
-			c.operations[parts[4]]--
-			in.header.Set("Retry-After-Ms", "5")
-			in.header.Set("Retry-After", "0") // for older clients, which would wait for 5 s
-			return http.StatusOK, object{"status": "InProgress"}, nil
-		}
-		return http.StatusOK, object{"status": "Succeeded"}, nil
+		return c.askFor(in, parts[4])
 	}
 	return 0, nil, unknown
 }

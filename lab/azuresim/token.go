@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -203,12 +202,4 @@ func (c *Cloud) identityOf(r *http.Request) string {
 		return ""
 	}
 	return token
-}
-
-func (c *Cloud) operationURL(at string) string {
-	c.number++
-	id := fmt.Sprintf("operation-%d", c.number)
-	c.operations[id] = max(1, c.options.Polls)
-	return at + "/subscriptions/" + Subscription + "/providers/Microsoft.Network/locations/" + Location +
-		"/operations/" + id + "?api-version=" + apiVersions[0]
 }
