@@ -18,6 +18,7 @@ import (
 // The subscription and what is in it from the beginning.
 const (
 	Subscription  = "11111111-2222-3333-4444-555555555555"
+	Tenant        = "22222222-3333-4444-5555-666666666666"
 	Group         = "lab"
 	Location      = "westeurope"
 	Network       = "lab-net"
@@ -75,7 +76,7 @@ func Start(o Options) *Cloud {
 	mux.HandleFunc("/metadata/identity/oauth2/token", c.serveMachineIdentity)
 	mux.HandleFunc("/", c.serveManager)
 	c.server = httptest.NewServer(mux)
-	c.login = httptest.NewTLSServer(http.HandlerFunc(c.serveLogin))
+	c.login = httptest.NewTLSServer(http.HandlerFunc(c.ServeLogin))
 	in := "/subscriptions/" + Subscription + "/resourceGroups/" + Group + "/providers/Microsoft."
 	for path, properties := range map[string]object{
 		"Network/virtualNetworks/" + Network + "/subnets/" + Subnet: {"addressPrefix": "10.0.0.0/16"},

@@ -223,6 +223,36 @@ func TestTheCredentialsOfASecret(t *testing.T) {
 	}
 }
 
+// inTenant are the settings of a cloud of Azure's own, with a tenant and a secret. The addresses of the public one are those of another test by now.
+func inTenant(tenant string) map[string]any {
+	return map[string]any{
+		"cloud": "AzureChinaCloud", "resourceManagerEndpoint": nil, "tenantId": tenant, "useManagedIdentityExtension": false,
+		"aadClientId": azuresim.ClientID, "aadClientSecret": azuresim.Secret,
+	}
+}
+
+// TestAnotherTenant is one that the directory does not know, under the directory's own name. The error says which setting has it.
+func TestAnotherTenant(t *testing.T) {
+	sim := start(t, azuresim.Options{})
+	id := sim.AddMachine(azuresim.Machine{Name: "one", IP: "10.0.0.1"})
+	ask := func(tenant string) error {
+		_, err := open(t, sim, azure.Options{}, inTenant(tenant)).InstanceExists(t.Context(), node("one", id))
+		return err
+	}
+	if err := ask(azuresim.Tenant); err != nil {
+		t.Error(err)
+	}
+	const another = "00000000-9999-8888-7777-666666666666"
+	err := ask(another)
+	says := `the directory knows no tenant "` + another + `" (400 Bad Request, AADSTS90002); check tenantId and cloud in the cloud config`
+	if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), azuresim.Secret) {
+		t.Errorf("the error is %v", err)
+	}
+	if outcome := cloud.Classify(err); outcome != cloud.OutcomeAuth {
+		t.Errorf("the outcome is %s", outcome)
+	}
+}
+
 // TestAMachineInStateFailed is there, and runs or not as its power says. Its addresses and its load balancers are those of another machine: the state is that of the last change.
 func TestAMachineInStateFailed(t *testing.T) {
 	for _, vmType := range []string{"standard", "vmss"} {
