@@ -253,7 +253,7 @@ func TestAnotherTenant(t *testing.T) {
 	}
 }
 
-// TestAMachineInStateFailed is there, and runs or not as its power says. Its addresses and its load balancers are those of another machine: the state is that of the last change.
+// TestAMachineInStateFailed is there, and runs or not as its power says. Its addresses and load balancers are as before: the state is that of the last change.
 func TestAMachineInStateFailed(t *testing.T) {
 	for _, vmType := range []string{"standard", "vmss"} {
 		for _, power := range []string{"running", "stopped", "deallocated", ""} {

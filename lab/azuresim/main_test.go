@@ -24,7 +24,7 @@ var login *azuresim.Cloud
 // shared is a directory for all tests.
 var shared string
 
-// TestMain is the machine that the managed identity is of, and trusts the certificate of the directory, of a lab's name and of Azure's: a process reads both once.
+// TestMain is the machine that the managed identity is of, and trusts the certificates of the directory under both of its names: a process reads them once.
 func TestMain(m *testing.M) {
 	login = azuresim.Start(azuresim.Options{})
 	for name, value := range login.Env() {

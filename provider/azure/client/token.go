@@ -21,7 +21,12 @@ func TokenError(err error) error {
 		status = fmt.Sprintf("%d %s", refused.RawResponse.StatusCode, http.StatusText(refused.RawResponse.StatusCode))
 	}
 	text := refused.Error()
-	return &tokenError{cause: err, status: status, code: codeIn(text), tenant: unknownTenantIn(text)}
+	return &tokenError{
+		cause:  err,
+		status: status,
+		code:   codeIn(text),
+		tenant: unknownTenantIn(text),
+	}
 }
 
 type tokenError struct {
