@@ -1,6 +1,7 @@
 package azuresim
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
@@ -206,8 +207,10 @@ type Machine struct {
 	Zone string
 	// ExternalIP may be empty.
 	ExternalIP string
-	// InScaleSet puts it into the scale set, and not into the availability set.
+	// InScaleSet puts it into the scale set, and not into the availability set. Instance is its number there; 0 for the
+	// next one.
 	InScaleSet bool
+	Instance   int
 }
 
 // AddMachine makes a running machine. It returns the provider ID of its node.
@@ -218,9 +221,10 @@ func (c *Cloud) AddMachine(m Machine) string {
 	at := group + "Microsoft.Compute/virtualMachines/" + m.Name
 	nic, ipConfig := group+"Microsoft.Network/networkInterfaces/"+m.Name+"-nic", "ipconfig1"
 	if m.InScaleSet {
-		at = fmt.Sprintf("%sMicrosoft.Compute/virtualMachineScaleSets/%s/virtualMachines/%d", group, ScaleSet, c.instances)
+		number := cmp.Or(m.Instance, c.instances)
+		at = fmt.Sprintf("%sMicrosoft.Compute/virtualMachineScaleSets/%s/virtualMachines/%d", group, ScaleSet, number)
 		nic = at + "/networkInterfaces/nic"
-		c.instances++
+		c.instances = max(c.instances, number) + 1
 	}
 	address := object{
 		"primary": true, "privateIPAddress": m.IP, "privateIPAddressVersion": "IPv4", "provisioningState": "Succeeded",

@@ -107,7 +107,7 @@ var kinds = map[string][]string{
 // asks for.
 var apiVersions = []string{
 	"2025-05-01", "2025-04-01", "2024-11-04", "2021-04-01", "2018-10-01", // of upstream's provider and ours
-	"2019-06-01", "2019-07-01", // network and compute, of the in-tree provider
+	"2019-06-01", "2019-07-01", "2017-03-30", // network, compute and interfaces of scale sets, of the in-tree provider
 }
 
 // do finds what a request is about: an operation, a provider, a list or an object.
