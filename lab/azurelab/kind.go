@@ -1,6 +1,6 @@
 // Package azurelab decides what a lab cluster on Azure is like while the in-tree provider serves it. It is a virtual
-// machine of one availability set for each host, in one simulated subscription. Workers may be of a scale set. The route
-// table has the pods' routes.
+// machine of one availability set for each host, in one simulated subscription. Workers may be of a scale set. The
+// route table has the pods' routes.
 package azurelab
 
 import (

@@ -386,7 +386,7 @@ Every row is of this project's manager: AWS by default, the others with ` + "`--
 A run passes only if the cluster has the same nodes afterwards, by UID and provider ID, and if the cloud holds the same objects: nothing was recreated. What is compared of the cloud:
 
 - AWS: every object of the account that the simulator has, with all its fields.
-- Azure: network interfaces with their backend pools, route tables and subnets, with all fields. Of public addresses the identity and the address. Of load balancers the identity, frontends, backend pools and
+- Azure: network interfaces, route tables and subnets with all fields, and which machines are in backend pools. Of public addresses the identity and the address. Of load balancers the identity, frontends, backend pools and
   rules. Probes, tags and the security group are not compared: [the new manager writes them](../explanation/azure.md#what-a-migration-writes-in-the-cloud).
 - GCE: routes, and all that load balancers are made of, with all fields. Not compared are the ` + "`destinationRanges`" + ` of firewall rules: the in-tree provider writes none before 1.25.
 - OpenStack: load balancers with their parts, ports, address pairs, security groups with their rules, floating IPs and routes. vSphere: the machines.
