@@ -1,5 +1,6 @@
 // Package azurelab decides what a lab cluster on Azure is like while the in-tree provider serves it. It is a virtual
-// machine of one availability set for each host, in one simulated subscription. Its route table has the pods' routes.
+// machine of one availability set for each host, in one simulated subscription. Workers may be of a scale set. The
+// route table has the pods' routes.
 package azurelab
 
 import (
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +27,10 @@ import (
 )
 
 // Kind is Azure, to a lab: one subscription, resource group and route table, a machine for each host.
-type Kind struct{}
+type Kind struct {
+	// ScaleSets has the workers be machines of a uniform scale set (vmType vmss).
+	ScaleSets bool
+}
 
 var _ cluster.Kind = Kind{}
 
@@ -41,18 +46,39 @@ const (
 	nodeZone = azuresim.Location + "-" + zone
 )
 
-// Place implements cluster.Kind. A node has the name of its machine.
-func (Kind) Place(h *cluster.Host) {
-	h.Place(h.Name, h.Name, nodeZone, strings.Join([]string{
-		"azure:///subscriptions", azuresim.Subscription, "resourceGroups", azuresim.Group, "providers", "Microsoft.Compute",
-		"virtualMachines", h.Name,
+// Place implements cluster.Kind. A node has the name of its machine. In a scale set, Azure makes that of the set's name
+// and the machine's number.
+func (k Kind) Place(h *cluster.Host) {
+	name, id := h.Name, "virtualMachines/"+h.Name
+	if k.inScaleSet(h) {
+		number := instanceOf(h)
+		name = fmt.Sprintf("%s%06s", azuresim.ScaleSet, strconv.FormatInt(int64(number), 36))
+		id = fmt.Sprintf("virtualMachineScaleSets/%s/virtualMachines/%d", azuresim.ScaleSet, number)
+	}
+	h.Place(name, name, nodeZone, strings.Join([]string{
+		"azure:///subscriptions", azuresim.Subscription, "resourceGroups", azuresim.Group, "providers", "Microsoft.Compute", id,
 	}, "/"))
 }
 
-// Config implements cluster.Kind. It does not say the kind of machines: in tree that is another one than outside, which
-// a plan has to write down.
-func (Kind) Config(_ *cluster.Host, endpoint string) string {
-	return string(azuresim.ConfigAt("http://"+endpoint, map[string]any{"vmType": nil}))
+func (k Kind) inScaleSet(h *cluster.Host) bool { return k.ScaleSets && !h.ControlPlane }
+
+// instanceOf is the number of a host's machine in the scale set: the last part of its address, which is its own there.
+func instanceOf(h *cluster.Host) int {
+	number, err := strconv.Atoi(h.PrivateIP[strings.LastIndex(h.PrivateIP, ".")+1:])
+	if err != nil {
+		panic(err) // a host has an address
+	}
+	return number
+}
+
+// Config implements cluster.Kind. It does not say the kind of machines where there is no scale set: in tree that is
+// another one than outside, which a plan has to write down.
+func (k Kind) Config(_ *cluster.Host, endpoint string) string {
+	vmType := any(nil)
+	if k.ScaleSets {
+		vmType = "vmss"
+	}
+	return string(azuresim.ConfigAt("http://"+endpoint, map[string]any{"vmType": vmType}))
 }
 
 // Flags implements cluster.Kind.
@@ -117,10 +143,14 @@ func (Kind) Services() []*corev1.Service {
 func (Kind) Key(h *cluster.Host, component string) string { return h.Name + "/" + component }
 
 // Start implements cluster.Kind.
-func (Kind) Start(l cluster.Layout) (cluster.Cloud, error) {
+func (k Kind) Start(l cluster.Layout) (cluster.Cloud, error) {
 	sim := azuresim.Start(azuresim.Options{})
 	for _, h := range l.Hosts {
-		made := sim.AddMachine(azuresim.Machine{Name: h.NodeName, IP: h.PrivateIP, Zone: zone})
+		machine := azuresim.Machine{Name: h.NodeName, IP: h.PrivateIP, Zone: zone}
+		if machine.InScaleSet = k.inScaleSet(h); machine.InScaleSet {
+			machine.Instance = instanceOf(h)
+		}
+		made := sim.AddMachine(machine)
 		if made != h.ProviderID() {
 			sim.Close()
 			return nil, fmt.Errorf("the machine of host %s is %s, and its node says %s", h.Name, made, h.ProviderID())
@@ -179,6 +209,11 @@ func (c *Cloud) Missing(h *cluster.Host, podCIDR string) error {
 // are not among it: the managers call them differently, and each has its own next to the other's.
 func (c *Cloud) State() any {
 	state := map[string]any{}
+	for _, name := range c.sim.Objects() {
+		if strings.Contains(name, " in ") { // a pool: also of scale sets, which are no part of the network
+			state[name] = []any{name}
+		}
+	}
 	for path, one := range c.sim.State() {
 		o, _ := one.(map[string]any)
 		properties, _ := o["properties"].(map[string]any)
@@ -187,7 +222,7 @@ func (c *Cloud) State() any {
 		case "publicipaddresses":
 			state[path] = []any{properties["resourceGuid"], properties["ipAddress"]}
 		case "loadbalancers":
-			state[path] = properties["resourceGuid"]
+			state[path] = []any{properties["resourceGuid"]}
 			addParts(state, path, properties, "frontendIPConfigurations", "publicIPAddress", "privateIPAddress")
 			addParts(state, path, properties, "backendAddressPools")
 			addParts(state, path, properties, "loadBalancingRules",

@@ -55,9 +55,10 @@ func (c *Cloud) remove(in *request) (int, object, *refusal) {
 		return 0, nil, refuse(http.StatusBadRequest, "InUseCannotBeDeleted", "'%s' cannot be deleted: it is in use by '%s'",
 			below(in.path), user)
 	}
-	c.drop(in.path)
-	c.leavePools(in.path)
-	in.header.Set("Azure-AsyncOperation", c.operationURL(in.at))
+	c.operationOf(in, in.path, func(string) {
+		c.drop(in.path)
+		c.leavePools(in.path)
+	})
 	return http.StatusAccepted, nil, nil
 }
 
@@ -79,7 +80,6 @@ func (c *Cloud) write(in *request, kind string) (int, object, *refusal) {
 		properties = object{}
 		made["properties"] = properties
 	}
-	properties["provisioningState"] = "Succeeded"
 	properties["resourceGuid"] = fmt.Sprintf("guid-%d", c.number+1)
 	status := http.StatusCreated
 	if have != nil {
@@ -89,9 +89,12 @@ func (c *Cloud) write(in *request, kind string) (int, object, *refusal) {
 	} else {
 		delete(made, "id")
 	}
-	c.put(in.given, made)
-	in.header.Set("Azure-AsyncOperation", c.operationURL(in.at))
-	answer := c.shown(in.path)
+	answer := clone(made)
+	c.operationOf(in, in.path, func(state string) {
+		properties["provisioningState"] = state
+		c.put(in.given, made)
+		answer = c.shown(in.path)
+	})
 	answer["properties"].(object)["provisioningState"] = "Updating"
 	return status, answer, nil
 }
@@ -196,8 +199,8 @@ func (c *Cloud) settle(at string, have, made object) *refusal {
 	for _, one := range listIn(made, "properties", "frontendIPConfigurations") {
 		properties, _ := one.(object)["properties"].(object)
 		if public := text(properties, "publicIPAddress", "id"); public != "" {
-			if c.objects[strings.ToLower(public)] == nil {
-				return notFound(strings.ToLower(public))
+			if refused := c.checkAddress(public, at); refused != nil {
+				return refused
 			}
 			continue
 		}
@@ -208,6 +211,20 @@ func (c *Cloud) settle(at string, have, made object) *refusal {
 				properties["privateIPAddress"] = kept
 			}
 		}
+	}
+	return nil
+}
+
+// checkAddress refuses a load balancer with a public address that is not there, or is not provisioned.
+func (c *Cloud) checkAddress(public, balancer string) *refusal {
+	have := c.objects[strings.ToLower(public)]
+	if have == nil {
+		return notFound(strings.ToLower(public))
+	}
+	if state := text(have, "properties", "provisioningState"); state != "Succeeded" {
+		return refuse(http.StatusTooManyRequests, "ReferencedResourceNotProvisioned", "Cannot proceed with operation because resource %s "+
+			"used by resource %s is not in Succeeded state. Resource is in %s state and the last operation that updated/is updating "+
+			"the resource is PutPublicIpAddressOperation.", text(have, "id"), balancer, state)
 	}
 	return nil
 }
@@ -434,11 +451,14 @@ func (c *Cloud) changePool(in *request, owner, name string) (int, object, *refus
 	if refused := c.settle(text(have, "id"), have, made); refused != nil {
 		return 0, nil, refused
 	}
-	c.put(text(have, "id"), made)
-	in.header.Set("Azure-AsyncOperation", c.operationURL(in.at))
+	answer := in.body
+	c.operationOf(in, owner, func(state string) {
+		properties["provisioningState"] = state
+		c.put(text(have, "id"), made)
+		answer, _ = c.get(&request{method: http.MethodGet, path: in.path}) // none of a pool that was deleted
+	})
 	if in.method == http.MethodDelete {
 		return http.StatusAccepted, nil, nil
 	}
-	answer, refused := c.get(&request{method: http.MethodGet, path: in.path})
-	return http.StatusOK, answer, refused
+	return http.StatusOK, answer, nil
 }

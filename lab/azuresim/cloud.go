@@ -1,6 +1,7 @@
 package azuresim
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 // The subscription and what is in it from the beginning.
 const (
 	Subscription  = "11111111-2222-3333-4444-555555555555"
+	Tenant        = "22222222-3333-4444-5555-666666666666"
 	Group         = "lab"
 	Location      = "westeurope"
 	Network       = "lab-net"
@@ -57,7 +59,9 @@ type Cloud struct {
 	number     int // of the last ETag, address and operation
 	objects    map[string]object
 	order      []string // paths of objects, as they were made
-	operations map[string]int
+	operations map[string]*operation
+	failing    *OperationFault
+	failures   int // for the fault that there is
 	noTokens   bool
 	instances  int // of the scale set
 	// certificates are those with which ClientID may ask for tokens.
@@ -66,14 +70,14 @@ type Cloud struct {
 
 // Start serves a new cloud on a free port of loopback. Close ends it.
 func Start(o Options) *Cloud {
-	c := &Cloud{options: o, objects: map[string]object{}, operations: map[string]int{}}
+	c := &Cloud{options: o, objects: map[string]object{}, operations: map[string]*operation{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metadata/endpoints", c.serveEndpoints)
 	mux.HandleFunc("/msi/token", c.serveIdentity)
 	mux.HandleFunc("/metadata/identity/oauth2/token", c.serveMachineIdentity)
 	mux.HandleFunc("/", c.serveManager)
 	c.server = httptest.NewServer(mux)
-	c.login = httptest.NewTLSServer(http.HandlerFunc(c.serveLogin))
+	c.login = httptest.NewTLSServer(http.HandlerFunc(c.ServeLogin))
 	in := "/subscriptions/" + Subscription + "/resourceGroups/" + Group + "/providers/Microsoft."
 	for path, properties := range map[string]object{
 		"Network/virtualNetworks/" + Network + "/subnets/" + Subnet: {"addressPrefix": "10.0.0.0/16"},
@@ -203,8 +207,10 @@ type Machine struct {
 	Zone string
 	// ExternalIP may be empty.
 	ExternalIP string
-	// InScaleSet puts it into the scale set, and not into the availability set.
+	// InScaleSet puts it into the scale set, and not into the availability set. Instance is its number there; 0 for the
+	// next one.
 	InScaleSet bool
+	Instance   int
 }
 
 // AddMachine makes a running machine. It returns the provider ID of its node.
@@ -215,9 +221,10 @@ func (c *Cloud) AddMachine(m Machine) string {
 	at := group + "Microsoft.Compute/virtualMachines/" + m.Name
 	nic, ipConfig := group+"Microsoft.Network/networkInterfaces/"+m.Name+"-nic", "ipconfig1"
 	if m.InScaleSet {
-		at = fmt.Sprintf("%sMicrosoft.Compute/virtualMachineScaleSets/%s/virtualMachines/%d", group, ScaleSet, c.instances)
+		number := cmp.Or(m.Instance, c.instances)
+		at = fmt.Sprintf("%sMicrosoft.Compute/virtualMachineScaleSets/%s/virtualMachines/%d", group, ScaleSet, number)
 		nic = at + "/networkInterfaces/nic"
-		c.instances++
+		c.instances = max(c.instances, number) + 1
 	}
 	address := object{
 		"primary": true, "privateIPAddress": m.IP, "privateIPAddressVersion": "IPv4", "provisioningState": "Succeeded",

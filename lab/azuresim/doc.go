@@ -4,7 +4,8 @@
 //
 //   - Machines, scale sets with their machines, network interfaces, availability sets.
 //   - Load balancers with backend pools, public addresses, security groups, route tables, subnets.
-//   - Changes are operations that are asked for until they have ended. ETags, throttling and faults are Azure's.
+//   - Changes are operations that are asked for until they have ended, well or not.
+//   - ETags, throttling and faults are Azure's.
 //
 // It does not have roles, quotas, zones that are full, or regions.
 package azuresim

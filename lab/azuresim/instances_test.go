@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/lab/azuresim"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/simhttp"
 	"github.com/transplant-dev/transplant/provider/azure"
 )
@@ -219,4 +221,96 @@ func TestTheCredentialsOfASecret(t *testing.T) {
 	if err := open(t, sim, azure.Options{}, nil).Probe(ctx); err == nil {
 		t.Error("after its context has ended, a probe has no error")
 	}
+}
+
+// inTenant are the settings of a cloud of Azure's own, with a tenant and a secret. The addresses of the public one are those of another test by now.
+func inTenant(tenant string) map[string]any {
+	return map[string]any{
+		"cloud": "AzureChinaCloud", "resourceManagerEndpoint": nil, "tenantId": tenant, "useManagedIdentityExtension": false,
+		"aadClientId": azuresim.ClientID, "aadClientSecret": azuresim.Secret,
+	}
+}
+
+// TestAnotherTenant is one that the directory does not know, under the directory's own name. The error says which setting has it.
+func TestAnotherTenant(t *testing.T) {
+	sim := start(t, azuresim.Options{})
+	id := sim.AddMachine(azuresim.Machine{Name: "one", IP: "10.0.0.1"})
+	ask := func(tenant string) error {
+		_, err := open(t, sim, azure.Options{}, inTenant(tenant)).InstanceExists(t.Context(), node("one", id))
+		return err
+	}
+	if err := ask(azuresim.Tenant); err != nil {
+		t.Error(err)
+	}
+	const another = "00000000-9999-8888-7777-666666666666"
+	err := ask(another)
+	says := `the directory knows no tenant "` + another + `" (400 Bad Request, AADSTS90002); check tenantId and cloud in the cloud config`
+	if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), azuresim.Secret) {
+		t.Errorf("the error is %v", err)
+	}
+	if outcome := cloud.Classify(err); outcome != cloud.OutcomeAuth {
+		t.Errorf("the outcome is %s", outcome)
+	}
+}
+
+// TestAMachineInStateFailed is there, and runs or not as its power says. Its addresses and load balancers are as before: the state is that of the last change.
+func TestAMachineInStateFailed(t *testing.T) {
+	for _, vmType := range []string{"standard", "vmss"} {
+		for _, power := range []string{"running", "stopped", "deallocated", ""} {
+			for _, hasFailedInterface := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/power %s/failed interface %v", vmType, power, hasFailedInterface), func(t *testing.T) {
+					sim := start(t, azuresim.Options{})
+					provider := open(t, sim, azure.Options{}, map[string]any{"vmType": vmType})
+					nodes := machinesOf(sim, vmType, 2)
+					id := nodes[1].Spec.ProviderID
+					ask := func(want cloud.Want) cloud.InstanceState {
+						states, err := provider.ListInstances(t.Context(), nodes, want)
+						if err != nil {
+							t.Fatal(err)
+						}
+						return states[1]
+					}
+					before := ask(cloud.WantMetadata)
+					sim.SetProvisioning(id, "Failed")
+					sim.SetPower(id, power)
+					if hasFailedInterface {
+						nic := id + "/networkInterfaces/nic"
+						if vmType == "standard" {
+							nic = strings.Replace(id, "Microsoft.Compute/virtualMachines", "Microsoft.Network/networkInterfaces", 1) + "-nic"
+						}
+						sim.SetProvisioning(nic, "Failed")
+					}
+					if state := ask(cloud.WantExists); state.Err != nil || !state.Exists {
+						t.Errorf("it is not there: %+v", state)
+					}
+					isStopped := power == "stopped" || power == "deallocated"
+					if state := ask(cloud.WantShutdown); (state.Err != nil) != (power == "") || state.Shutdown != isStopped {
+						t.Errorf("its shutdown is %v (%v)", state.Shutdown, state.Err)
+					}
+					if diff := cmp.Diff(before, ask(cloud.WantMetadata)); diff != "" || before.Err != nil {
+						t.Errorf("metadata (-before +after), error %v:\n%s", before.Err, diff)
+					}
+					lb, web := ccmtest.LoadBalancers(t, provider), ccmtest.Service("web", nil)
+					if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes); err != nil {
+						t.Fatal(err)
+					}
+					hasLeft := vmType == "vmss" && isStopped // upstream gives no stopped machine of a scale set traffic
+					if members := membersIn(sim); members != 2 && !hasLeft || members != 1 && hasLeft {
+						t.Errorf("%d machines get traffic: %v", members, sim.Objects())
+					}
+				})
+			}
+		}
+	}
+}
+
+// membersIn is how many machines are in backend pools.
+func membersIn(sim *azuresim.Cloud) (members int) {
+	for _, name := range sim.Objects() {
+		isMachine := strings.HasPrefix(name, "networkinterfaces/") || strings.Contains(name, "/virtualmachines/")
+		if isMachine && strings.Contains(name, " in ") {
+			members++
+		}
+	}
+	return members
 }

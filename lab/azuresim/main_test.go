@@ -14,6 +14,7 @@ import (
 
 	"github.com/transplant-dev/transplant/lab/azuresim"
 	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
+	"github.com/transplant-dev/transplant/lab/imagecredentials"
 	"github.com/transplant-dev/transplant/provider/azure"
 )
 
@@ -23,7 +24,7 @@ var login *azuresim.Cloud
 // shared is a directory for all tests.
 var shared string
 
-// TestMain is the machine that the managed identity is of, and trusts the certificate of the directory: a process reads both once.
+// TestMain is the machine that the managed identity is of, and trusts the certificates of the directory under both of its names: a process reads them once.
 func TestMain(m *testing.M) {
 	login = azuresim.Start(azuresim.Options{})
 	for name, value := range login.Env() {
@@ -33,13 +34,20 @@ func TestMain(m *testing.M) {
 	if shared, err = os.MkdirTemp("", "azuresim"); err != nil {
 		panic(err)
 	}
+	world, err := imagecredentials.NewInternet()
+	if err != nil {
+		panic(err)
+	}
+	world.Handle("login.chinacloudapi.cn", http.HandlerFunc(login.ServeLogin))
+	set("HTTPS_PROXY", world.URL())
 	file := filepath.Join(shared, "login.pem")
-	if err := os.WriteFile(file, login.LoginCertificate(), 0o600); err != nil {
+	if err := os.WriteFile(file, append(login.LoginCertificate(), world.CA()...), 0o600); err != nil {
 		panic(err)
 	}
 	set("SSL_CERT_FILE", file)
 	code := m.Run()
 	login.Close()
+	_ = world.Close()        // nobody asks any more
 	_ = os.RemoveAll(shared) // it is in the directory of temporary files
 	os.Exit(code)
 }

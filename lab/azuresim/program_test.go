@@ -28,7 +28,7 @@ var program = sync.OnceValues(func() (string, error) {
 
 func startProgram(t *testing.T, version string, sim *azuresim.Cloud, config []byte) *ccmtest.Program {
 	t.Helper()
-	env := []string{"SSL_CERT_FILE=" + os.Getenv("SSL_CERT_FILE")}
+	env := []string{"SSL_CERT_FILE=" + os.Getenv("SSL_CERT_FILE"), "HTTPS_PROXY=" + os.Getenv("HTTPS_PROXY")}
 	for name, value := range sim.Env() {
 		env = append(env, name+"="+value)
 	}
@@ -89,6 +89,7 @@ func TestTheProgramSaysWhatIsWrongWithItsConfig(t *testing.T) {
 		"another secret": {map[string]any{
 			"useManagedIdentityExtension": false, "aadClientId": azuresim.ClientID, "aadClientSecret": "wrong",
 		}, "check tenantId, aadClientId and its secret"},
+		"another tenant": {inTenant("00000000-9999-8888-7777-666666666666"), "check tenantId and cloud"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim := start(t, azuresim.Options{})

@@ -107,7 +107,7 @@ var kinds = map[string][]string{
 // asks for.
 var apiVersions = []string{
 	"2025-05-01", "2025-04-01", "2024-11-04", "2021-04-01", "2018-10-01", // of upstream's provider and ours
-	"2019-06-01", "2019-07-01", // network and compute, of the in-tree provider
+	"2019-06-01", "2019-07-01", "2017-03-30", // network, compute and interfaces of scale sets, of the in-tree provider
 }
 
 // do finds what a request is about: an operation, a provider, a list or an object.
@@ -179,17 +179,7 @@ func (c *Cloud) global(in *request, parts []string) (int, object, *refusal) {
 			"resourceType": "virtualMachines", "zoneMappings": []any{object{"location": "West Europe", "zones": []any{"1", "2", "3"}}},
 		}}}, nil
 	case len(parts) == 5 && parts[3] == "operations":
-		left, known := c.operations[parts[4]]
-		if !known {
-			return 0, nil, refuse(http.StatusNotFound, "OperationNotFound", "The operation was not found.")
-		}
-		if left > 0 {
-			c.operations[parts[4]]--
-			in.header.Set("Retry-After-Ms", "5")
-			in.header.Set("Retry-After", "0") // for older clients, which would wait for 5 s
-			return http.StatusOK, object{"status": "InProgress"}, nil
-		}
-		return http.StatusOK, object{"status": "Succeeded"}, nil
+		return c.askFor(in, parts[4])
 	}
 	return 0, nil, unknown
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ const (
 	identityHeader = "lab-identity-header"
 	tokenPrefix    = "token-of-"
 	tokenLife      = time.Hour
+	traceID        = "e9a899ac-eed7-4828-a580-2c0b8ffb2100"
 )
 
 // serveEndpoints says where the parts of the cloud are, to upstream's provider in a list of clouds. The in-tree
@@ -87,15 +87,29 @@ func (c *Cloud) RefuseTokens(refuse bool) {
 // LoginCertificate is the PEM text of the authority of the login's certificate.
 func (c *Cloud) LoginCertificate() []byte { return pemOf(c.login.Certificate()) }
 
-// serveLogin answers as the directory of a tenant "adfs", which is asked for no discovery elsewhere.
-func (c *Cloud) serveLogin(w http.ResponseWriter, r *http.Request) {
-	at := c.login.URL + "/adfs"
+// ServeLogin answers as the directory, under whatever name it is reached. It has the tenants Tenant and "adfs", the
+// second of which is asked for no discovery elsewhere.
+func (c *Cloud) ServeLogin(w http.ResponseWriter, r *http.Request) {
+	tenant, what, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
+	at := "https://" + r.Host + "/" + tenant
 	switch {
-	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
+	case r.URL.Path == "/common/discovery/instance":
+		simhttp.WriteJSON(w, http.StatusOK, object{"tenant_discovery_endpoint": strings.TrimSuffix(
+			r.URL.Query().Get("authorization_endpoint"), "/oauth2/v2.0/authorize") + "/v2.0/.well-known/openid-configuration",
+			"metadata": []any{object{"preferred_network": r.Host, "preferred_cache": r.Host, "aliases": []any{r.Host}}},
+		})
+	case tenant != Tenant && tenant != "adfs":
+		simhttp.WriteJSON(w, http.StatusBadRequest, object{
+			"error": "invalid_tenant", "error_description": "AADSTS90002: Tenant '" + tenant + "' not found. Check to make " +
+				"sure you have the correct tenant ID and are signing into the correct cloud. Check with your subscription " +
+				"administrator, this may happen if there are no active subscriptions for the tenant. Trace ID: " + traceID,
+			"error_codes": []any{90002}, "trace_id": traceID, "error_uri": "https://" + r.Host + "/error?code=90002",
+		})
+	case strings.HasSuffix(what, ".well-known/openid-configuration"):
 		simhttp.WriteJSON(w, http.StatusOK, object{
 			"issuer": at, "authorization_endpoint": at + "/oauth2/authorize", "token_endpoint": at + "/oauth2/token",
 		})
-	case r.URL.Path == "/adfs/oauth2/token" && r.Method == http.MethodPost:
+	case what == "oauth2/token" && r.Method == http.MethodPost:
 		if problem := c.checkClient(r, at+"/oauth2/token"); problem != "" {
 			simhttp.WriteJSON(w, http.StatusUnauthorized, object{"error": "invalid_client", "error_description": problem})
 			return
@@ -203,12 +217,4 @@ func (c *Cloud) identityOf(r *http.Request) string {
 		return ""
 	}
 	return token
-}
-
-func (c *Cloud) operationURL(at string) string {
-	c.number++
-	id := fmt.Sprintf("operation-%d", c.number)
-	c.operations[id] = max(1, c.options.Polls)
-	return at + "/subscriptions/" + Subscription + "/providers/Microsoft.Network/locations/" + Location +
-		"/operations/" + id + "?api-version=" + apiVersions[0]
 }

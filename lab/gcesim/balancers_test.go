@@ -262,3 +262,68 @@ func TestAZoneThatIsEmpty(t *testing.T) {
 		t.Errorf("with nodes in the zone again it has %d instance groups: %v", backends(services[0]), err)
 	}
 }
+
+// TestAZoneThatTheRegionGets while the provider runs is listed once a Node is in it. One that there is not makes no storm of lists.
+func TestAZoneThatTheRegionGets(t *testing.T) {
+	const newZone = "europe-west3-d"
+	for name, annotations := range map[string]map[string]string{"external": nil, "internal": internal} {
+		t.Run(name, func(t *testing.T) {
+			sim, provider, nodes := cluster(t, 2, gcesim.Options{}, "multizone = true", "subnetwork-name = lab")
+			lb, web := ccmtest.LoadBalancers(t, provider), ccmtest.Service("web", annotations)
+			lists := func() (lists int) {
+				for _, call := range sim.Calls() {
+					if strings.TrimSuffix(call.Path, "/") == "zones" || strings.HasSuffix(call.Path, "/zones") {
+						lists++
+					}
+				}
+				return lists
+			}
+			if _, err := lb.EnsureLoadBalancer(t.Context(), "lab", web, nodes); err != nil || lists() != 1 {
+				t.Fatalf("the zones are not listed once: %v", err)
+			}
+			sim.AddZone(newZone)
+			sim.AddInstance(gcesim.Instance{Name: "new", IP: "10.0.0.99", Zone: newZone})
+			nodes = append(nodes, node("new", idOf(newZone, "new")))
+			for range 3 {
+				if err := lb.UpdateLoadBalancer(t.Context(), "lab", web, nodes); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := lists(); n != 1 {
+				t.Errorf("the zones were listed %d times", n)
+			}
+			members := 0
+			for _, path := range sim.Objects() {
+				list, _ := sim.Object(path)["instances"].([]any)
+				members += len(list)
+			}
+			if members != 3 {
+				t.Errorf("it has %d members", members)
+			}
+			const noZone = "europe-west3-x"
+			for range 3 {
+				err := lb.UpdateLoadBalancer(t.Context(), "lab", web, append(nodes, node("none", idOf(noZone, "none"))))
+				if err == nil || !strings.Contains(err.Error(), noZone) || strings.Contains(err.Error(), "multizone") {
+					t.Errorf("of a zone that there is not, the error is %v", err)
+				}
+			}
+			if n := lists(); n != 0 {
+				t.Errorf("within the period, the zones were listed %d times more", n)
+			}
+		})
+	}
+}
+
+// TestANodeWithoutProviderIDInAZoneThatTheRegionGets is found.
+func TestANodeWithoutProviderIDInAZoneThatTheRegionGets(t *testing.T) {
+	sim, provider, nodes := cluster(t, 5, gcesim.Options{}, "multizone = true")
+	list(t, provider, nodes...)
+	sim.AddZone("europe-west3-d")
+	sim.AddInstance(gcesim.Instance{Name: "new", IP: "10.0.0.99", Zone: "europe-west3-d"})
+	for _, asked := range [][]*corev1.Node{{node("new", "")}, append(nodes, node("new", ""))} {
+		states := list(t, provider, asked...)
+		if state := states[len(states)-1]; state.Err != nil || !state.Exists {
+			t.Errorf("of %d nodes: %+v", len(asked), state)
+		}
+	}
+}

@@ -23,8 +23,8 @@ const (
 	Account = "manager@lab-project.iam.gserviceaccount.com"
 )
 
-// zones are those of the region.
-var zones = []string{Zone, "europe-west3-b", "europe-west3-c"}
+// firstZones are those of the region from the beginning.
+var firstZones = []string{Zone, "europe-west3-b", "europe-west3-c"}
 
 // Options are the settings of a Cloud.
 type Options struct {
@@ -91,12 +91,29 @@ func Start(o Options) *Cloud {
 	mux.Handle("/compute/v1/", compute)
 	mux.Handle("/compute/beta/", compute)
 	c.server = httptest.NewServer(mux)
-	for _, zone := range zones {
-		c.put("zones/"+zone, object{"name": zone, "status": "UP", "region": c.link("regions/" + Region)})
+	for _, zone := range firstZones {
+		c.AddZone(zone)
 	}
 	c.put("regions/"+Region, object{"name": Region, "status": "UP"})
 	c.put("global/networks/"+Network, object{"name": Network, "autoCreateSubnetworks": false})
 	return c
+}
+
+// AddZone gives the region another zone.
+func (c *Cloud) AddZone(zone string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put("zones/"+zone, object{"name": zone, "status": "UP", "region": c.link("regions/" + Region)})
+}
+
+// zones are the names of those of the region.
+func (c *Cloud) zones() (all []string) {
+	for _, at := range c.order {
+		if zone, isZone := strings.CutPrefix(at, "zones/"); isZone && !strings.Contains(zone, "/") {
+			all = append(all, zone)
+		}
+	}
+	return all
 }
 
 // Close ends the cloud.

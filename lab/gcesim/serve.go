@@ -309,7 +309,7 @@ func (c *Cloud) aggregated(in *request) (object, *refusal) {
 		return nil, refused
 	}
 	items := object{}
-	for _, zone := range zones {
+	for _, zone := range c.zones() {
 		items["zones/"+zone] = object{"warning": object{"code": "NO_RESULTS_ON_PAGE", "message": "There are no results for scope"}}
 		if slices.Contains(c.unreachable, zone) {
 			items["zones/"+zone] = object{"warning": object{"code": "UNREACHABLE", "message": "The scope is not reachable"}}

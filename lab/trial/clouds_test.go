@@ -88,7 +88,15 @@ func TestAClusterOnGCEWhosePodCIDRsComeFromTheCloud(t *testing.T) {
 // after it. That one takes load balancers, addresses and routes under the names that the in-tree manager gave them.
 func TestAClusterOnAzureIsMigratedAndBroughtBack(t *testing.T) {
 	long(t) // the in-tree provider writes its routes every 30 s
-	migratedAndBack(t, onAzure())
+	migratedAndBack(t, onAzure(azurelab.Kind{}))
+}
+
+// TestAClusterOnAzureWithAScaleSetIsMigratedAndBroughtBack is the same with workers in a uniform scale set, which both managers find by vmType.
+func TestAClusterOnAzureWithAScaleSetIsMigratedAndBroughtBack(t *testing.T) {
+	long(t)
+	of := onAzure(azurelab.Kind{ScaleSets: true})
+	of.variant = "workers in a scale set"
+	migratedAndBack(t, of)
 }
 
 // onAWS is of the default kind.
@@ -108,8 +116,7 @@ func onVSphere() cloudTrial {
 	}
 }
 
-func onAzure() cloudTrial {
-	kind := azurelab.Kind{}
+func onAzure(kind azurelab.Kind) cloudTrial {
 	return cloudTrial{
 		Options: Options{Kind: kind, Program: "azure-cloud-controller-manager", Flags: []string{"--image", "ours"}},
 		more: func(t *testing.T, lab *Trial) (flags, verify []string) {
@@ -185,6 +192,7 @@ type cloudTrial struct {
 	// between is done before and after the migration, and after the way back; nil for nothing
 	between func(*testing.T, *Trial)
 	moving  []string // the loops that a manager of this cloud takes
+	variant string   // of the cloud, which makes a row of its own; empty for none
 	shape   string   // what the new managers run as, where that is another than the old ones' shape
 	// isSlow reports whether its kube-controller-manager takes 10 s to start node IPAM, which moves, and what it starts after that
 	isSlow bool
@@ -275,6 +283,9 @@ func (of cloudTrial) runOf(lab *Trial, strategy string) run {
 	r := runOf(lab, strategy)
 	if of.isReal {
 		r.Cloud = "real"
+	}
+	if of.variant != "" {
+		r.Cloud += ", " + of.variant
 	}
 	r.Shape = cmp.Or(of.shape, r.Shape)
 	if slices.Contains(of.moving, "nodeipam") {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/lab/azurelab"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/gcelab"
@@ -18,7 +19,8 @@ var everyMinor = flag.Bool("trial.minors", false, "migrate a cluster of each pro
 
 // clouds are what a cluster on each cloud is like.
 var clouds = map[string]func() cloudTrial{
-	"aws": onAWS, "azure": onAzure, "vsphere": onVSphere,
+	"aws": onAWS, "vsphere": onVSphere,
+	"azure":     func() cloudTrial { return onAzure(azurelab.Kind{}) },
 	"gce":       func() cloudTrial { return onGCE(gcelab.Kind{}, "service", "route", "cloud-node-lifecycle") },
 	"openstack": func() cloudTrial { return onOpenStack(openstacklab.Simulated()) },
 }

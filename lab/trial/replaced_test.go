@@ -64,7 +64,7 @@ func replacedAndBack(t *testing.T, next string, of cloudTrial) {
 	newOperator(t, lab).awaitOwners(t, inTree(of.moving...)) // where it was built first, the machine was busy for minutes
 	var s shown
 	r := of.runOf(lab, planstep.LeaderMigration)
-	r.Shape = "replaced hosts"
+	r.Shape = replacedHosts
 	defer r.keep(t, of.moving, &s)
 	nodes, cloud := workers(t, lab), lasting(t, lab)
 
@@ -122,8 +122,9 @@ func lasting(t *testing.T, lab *Trial) string {
 			})
 		}
 	case map[string]any: // of Compute Engine: each object by its path
-		for path := range s {
-			if strings.Contains(path, "/routes/") || strings.Contains(path, "/instances/cp-") {
+		for path, one := range s {
+			o, _ := one.(map[string]any)
+			if slices.ContainsFunc(lab.Machines(), func(h *cluster.Host) bool { return isOfInstance(path, o, h.NodeName) }) {
 				delete(s, path)
 			}
 		}
@@ -135,6 +136,35 @@ func lasting(t *testing.T, lab *Trial) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// isOfInstance reports whether an object of Compute Engine is an instance, or a route to it.
+func isOfInstance(path string, o map[string]any, name string) bool {
+	hop, _ := o["nextHopInstance"].(string)
+	return strings.HasSuffix(path, "/instances/"+name) || strings.HasSuffix(hop, "/instances/"+name)
+}
+
+// Of the routes, those to the hosts that are replaced are left out, and no other ones.
+func TestWhichRoutesLast(t *testing.T) {
+	to := func(name string) map[string]any {
+		return map[string]any{"nextHopInstance": "https://x/zones/z/instances/" + name}
+	}
+	for name, c := range map[string]struct {
+		path string
+		o    map[string]any
+		want bool
+	}{
+		"the instance":       {"zones/z/instances/cp-1", nil, true},
+		"another instance":   {"zones/z/instances/cp-10", nil, false},
+		"its route":          {"global/routes/lab-1", to("cp-1"), true},
+		"a worker's route":   {"global/routes/lab-2", to("worker-1"), false},
+		"a route of no node": {"global/routes/lab-3", map[string]any{"nextHopGateway": "g"}, false},
+		"a forwarding rule":  {"regions/r/forwardingRules/cp-1", nil, false},
+	} {
+		if got := isOfInstance(c.path, c.o, "cp-1"); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }
 
 // platform makes control-plane hosts and takes them down, as apply and rollback say.

@@ -21,6 +21,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/faults"
 )
 
@@ -227,7 +229,7 @@ func (r run) gap(seconds float64) string {
 // runOf is a run of a lab, but for what it shows.
 func runOf(lab *Trial, strategy string) run {
 	return run{
-		Provider: lab.Kind().Provider(), Version: lab.Kind().Version(), Shape: cmp.Or(string(lab.shape), "static pods"), Strategy: strategy, Cloud: "simulated",
+		Provider: lab.Kind().Provider(), Version: lab.Kind().Version(), Shape: cmp.Or(string(lab.shape), staticPods), Strategy: strategy, Cloud: "simulated",
 	}
 }
 
@@ -297,6 +299,79 @@ func TestWhatCannotBeBuiltIsWhatTheCatalogueSays(t *testing.T) {
 	}
 }
 
+// Shapes of runs, next to those that are a cluster.Shape.
+const (
+	staticPods       = "static pods"
+	thenADaemonSet   = "static pods, then a DaemonSet"
+	replacedHosts    = "replaced hosts"
+	upgradedOnTheWay = "static pods, upgraded on the way"
+)
+
+// shapesOfRuns are what a control plane is migrated as, with the strategies that are offered there.
+var shapesOfRuns = []struct {
+	shape      string
+	strategies []string
+}{
+	{staticPods, []string{planstep.LeaderMigration, planstep.Downtime}},
+	{thenADaemonSet, []string{planstep.LeaderMigration, planstep.Downtime}},
+	{string(cluster.Units), []string{planstep.LeaderMigration, planstep.Downtime}},
+	{string(cluster.Deployments), []string{planstep.Downtime}},
+	{upgradedOnTheWay, []string{planstep.LeaderMigration}},
+	{replacedHosts, []string{planstep.LeaderMigration}},
+}
+
+// notRun are the shapes with the strategies of which a provider has no row that passed.
+func notRun(all []run, provider string) (missing []string) {
+	for _, s := range shapesOfRuns {
+		var lacks []string
+		for _, strategy := range s.strategies {
+			isIt := func(r run) bool {
+				return r.Provider == provider && r.Shape == s.shape && r.Strategy == strategy && r.Passed
+			}
+			if !slices.ContainsFunc(all, isIt) {
+				lacks = append(lacks, strategy)
+			}
+		}
+		if len(lacks) > 0 {
+			missing = append(missing, fmt.Sprintf("%s (%s)", s.shape, strings.Join(lacks, ", ")))
+		}
+	}
+	return missing
+}
+
+func TestWhatWasNotRunIsSaid(t *testing.T) {
+	row := run{Provider: "aws", Version: "v1.26.0", Shape: staticPods, Strategy: planstep.LeaderMigration, Cloud: "simulated", Passed: true}
+	failed, upgraded := row, row
+	failed.Strategy, failed.Passed = planstep.Downtime, false
+	upgraded.upgradedTo("v1.27.4")
+	want := []string{
+		"static pods (downtime)", "static pods, then a DaemonSet (leader-migration, downtime)", "units (leader-migration, downtime)",
+		"deployments (downtime)", "replaced hosts (leader-migration)",
+	}
+	if diff := gocmp.Diff(want, notRun([]run{failed, row, upgraded}, "aws")); diff != "" {
+		t.Errorf("what was not run (-want +got):\n%s", diff)
+	}
+	if page := runsText([]run{upgraded}); !strings.Contains(page, "| v1.26.0 to v1.27.4 | static pods, upgraded on the way | leader-migration |") ||
+		!strings.Contains(page, "| Microsoft Azure | 1.24, 1.25, ") || strings.Contains(page, "| Amazon Web Services | 1.24, 1.25, 1.26 |") {
+		t.Errorf("the page says:\n%s", page)
+	}
+	kept := readRuns(t, runsFile)
+	for _, r := range kept {
+		isKnown := false
+		for _, s := range shapesOfRuns {
+			isKnown = isKnown || s.shape == r.Shape && slices.Contains(s.strategies, r.Strategy)
+		}
+		if !isKnown {
+			t.Errorf("%s is no shape and strategy of shapesOfRuns", r.key())
+		}
+	}
+}
+
+// upgradedTo has a run be one whose control plane goes to another version in the restarts of the migration.
+func (r *run) upgradedTo(version string) {
+	r.Shape, r.Version = upgradedOnTheWay, r.Version+" to "+version
+}
+
 func runsText(all []run) string {
 	var b strings.Builder
 	b.WriteString(`# Providers, as they were migrated
@@ -304,7 +379,18 @@ func runsText(all []run) string {
 Generated from ` + "`provider-runs.json`" + `, which ` + "`make providers`" + ` writes; do not edit. Each row is a cluster of real components that was migrated and brought back in the lab, at the commit that it names.
 A gap is the longest time that a loop which moves had no manager. On the way back, restarts of kube-controller-manager from one to the other are not counted: they are
 [that manager's own start](../explanation/known-limits.md#the-last-restart-of-a-rollback).
-kube-controller-manager says since 1.26 which loops it runs. Of an older one, gaps are seen between new managers alone. A run passes only if the cloud holds the same objects afterwards, and the cluster the same nodes: nothing was recreated.
+kube-controller-manager says since 1.26 which loops it runs. Of an older one, gaps are seen between new managers alone.
+
+Every row is of this project's manager: AWS by default, the others with ` + "`--image=ours`" + `. The lab builds no official manager of GCE or Azure, and none was run.
+
+A run passes only if the cluster has the same nodes afterwards, by UID and provider ID, and if the cloud holds the same objects: nothing was recreated. What is compared of the cloud:
+
+- AWS: every object of the account that the simulator has, with all its fields.
+- Azure: network interfaces, route tables and subnets with all fields, and which machines are in backend pools. Of public addresses the identity and the address. Of load balancers the identity, frontends, backend pools and
+  rules. Probes, tags and the security group are not compared: [the new manager writes them](../explanation/azure.md#what-a-migration-writes-in-the-cloud).
+- GCE: routes, and all that load balancers are made of, with all fields. Not compared are the ` + "`destinationRanges`" + ` of firewall rules: the in-tree provider writes none before 1.25.
+- OpenStack: load balancers with their parts, ports, address pairs, security groups with their rules, floating IPs and routes. vSphere: the machines.
+- Replaced hosts: the same, without the control-plane hosts and the routes to them, which are replaced.
 
 | provider | in tree | control plane | strategy | cloud | there and back | gap there | gap back | overlaps | recreated | commit |
 |---|---|---|---|---|---|---:|---:|---:|---:|---|
@@ -317,7 +403,9 @@ kube-controller-manager says since 1.26 which loops it runs. Of an older one, ga
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %d | %d | %s, %s |\n", cmp.Or(p.Title, r.Provider), r.Version, r.Shape, r.Strategy, r.Cloud,
 			map[bool]string{true: "yes", false: "**failed**"}[r.Passed], r.gap(r.GapThere), r.gap(r.GapBack), r.Overlaps, r.Recreated, r.Commit, r.Date)
 	}
-	b.WriteString("\n## What was not run\n\nIn-tree minors without a row above.\n\n| provider | minors |\n|---|---|\n")
+	b.WriteString("\n## What was not run\n\nIn-tree minors without a row above, and shapes of control planes, with the strategy, of which no row passed under any minor. " +
+		"Some of them were tried by other tests of the lab, which [known limits](../explanation/known-limits.md#which-shapes-were-tried) names.\n\n" +
+		"| provider | minors | shapes |\n|---|---|---|\n")
 	for _, p := range cloudprovider.Providers() {
 		if p.Unsupported != "" {
 			continue
@@ -329,7 +417,7 @@ kube-controller-manager says since 1.26 which loops it runs. Of an older one, ga
 				missing = append(missing, fmt.Sprintf("1.%d", minor))
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", p.Title, strings.Join(missing, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.Title, cmp.Or(strings.Join(missing, ", "), "none"), cmp.Or(strings.Join(notRun(all, p.Name), "; "), "none"))
 	}
 	b.WriteString("\n## What cannot be built\n\nMinors up to 1.30 of which no manager with the provider can be built, and why. Nothing can be migrated there.\n\n| provider | minors | reason |\n|---|---|---|\n")
 	for _, n := range notBuildable {

@@ -120,7 +120,7 @@ func TestManagersOfADaemonSetComeThereAndBack(t *testing.T) {
 	for provider, of := range clouds {
 		t.Run(provider, func(t *testing.T) {
 			trial := of()
-			trial.RunPods, trial.shape = true, "static pods, then a DaemonSet"
+			trial.RunPods, trial.shape = true, thenADaemonSet
 			more := trial.more
 			trial.more = func(t *testing.T, lab *Trial) (flags, verify []string) {
 				t.Helper()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/ownership/recorder"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/gcelab"
@@ -44,9 +45,16 @@ func TestAnUpgradeOnTheWayAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	ofVersion(t, lab, cluster.Version)
+	nodes, moving := identities(t, lab), []string{"service", "route", "cloud-node-lifecycle"}
+	var s shown
+	r := runOf(lab, planstep.LeaderMigration)
+	r.upgradedTo(nextVersion)
+	defer r.keep(t, moving, &s)
 
 	cli(t, lab, 0, nil, append([]string{"check", "--cloud", Cloud, "--target-version", nextVersion}, MigrationFlags()...)...)
 	judgement := watched(t, lab, func() { cli(t, lab, 0, nil, apply("--target-version", nextVersion)...) })
+	s.noteThere(judgement)
+	s.recreated = recreated(t, lab, nodes, cloud)
 	assisted(t, lab, judgement)
 	ofVersion(t, lab, nextVersion)
 	if v := kubeadmVersion(t, lab); v != nextVersion {
@@ -58,7 +66,10 @@ func TestAnUpgradeOnTheWayAndBack(t *testing.T) {
 	cli(t, lab, 0, nil, "verify", "--cloud", Cloud)
 	checkReport(t, lab, readReport(t, lab))
 
-	assisted(t, lab, watched(t, lab, func() { cli(t, lab, 0, nil, "rollback", "--yes", "--cloud", Cloud) }))
+	back := watched(t, lab, func() { cli(t, lab, 0, nil, "rollback", "--yes", "--cloud", Cloud) })
+	s.noteBack(back)
+	s.recreated = max(s.recreated, recreated(t, lab, nodes, cloud))
+	assisted(t, lab, back)
 	ofVersion(t, lab, cluster.Version)
 	if v := kubeadmVersion(t, lab); v != kubeadm {
 		t.Errorf("kubeadm would go on with %s, before it was %s", v, kubeadm)
@@ -67,6 +78,7 @@ func TestAnUpgradeOnTheWayAndBack(t *testing.T) {
 		t.Error(err)
 	}
 	asBefore(t, lab, before)
+	s.isWhole = true
 }
 
 // TestAClusterOnGCEGoesToTheFirstVersionWithoutInTreeCode takes the last upgrade that KEP-2395 is about: of a control plane that could not start in the next
@@ -89,8 +101,14 @@ func TestAClusterOnGCEGoesToTheFirstVersionWithoutInTreeCode(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	var s shown
+	r := of.runOf(lab, planstep.LeaderMigration)
+	r.upgradedTo(withoutInTree)
+	defer r.keep(t, of.moving, &s)
+
 	cli(t, lab, 0, nil, append([]string{"check"}, flags...)...)
-	watched(t, lab, func() { cli(t, lab, 0, nil, append([]string{"apply", "--yes"}, flags...)...) })
+	s.noteThere(watched(t, lab, func() { cli(t, lab, 0, nil, append([]string{"apply", "--yes"}, flags...)...) }))
+	s.recreated = recreated(t, lab, nodes, cloud)
 	ofVersion(t, lab, withoutInTree)
 	if v := kubeadmVersion(t, lab); v != withoutInTree {
 		t.Errorf("kubeadm would go on with %s", v)
@@ -99,13 +117,15 @@ func TestAClusterOnGCEGoesToTheFirstVersionWithoutInTreeCode(t *testing.T) {
 	cli(t, lab, 0, nil, append([]string{"verify"}, verify...)...)
 	nodesStay(t, lab, nodes, cloud)
 
-	watched(t, lab, func() { cli(t, lab, 0, nil, "rollback", "--yes") })
+	s.noteBack(watched(t, lab, func() { cli(t, lab, 0, nil, "rollback", "--yes") }))
+	s.recreated = max(s.recreated, recreated(t, lab, nodes, cloud))
 	ofVersion(t, lab, gcelab.Kind{}.Version())
 	if v := kubeadmVersion(t, lab); v != before {
 		t.Errorf("kubeadm would go on with %s, before it was %s", v, before)
 	}
 	op.awaitOwners(t, inTree(of.moving...))
 	nodesStay(t, lab, nodes, cloud)
+	s.isWhole = true
 }
 
 // A rollback out of the middle: API servers of both versions, and managers of both.

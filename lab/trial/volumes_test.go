@@ -46,10 +46,6 @@ func TestVolumesGoToCSIAndBack(t *testing.T) {
 	}
 	// Worker 1 and 3 are in the same zone: the pod of a drained node has another one.
 	lab := ownLab(t, Options{ControlPlanes: 1, Workers: 3, Version: beforeMigration, Gates: gateOff, Volumes: true})
-	// 1.24 is before the range of our manager: a plan takes the official one, for which the lab has upstream's newest code.
-	if err := buildUpstream(t.Context(), lab); err != nil {
-		t.Fatal(err)
-	}
 	op := newOperator(t, lab)
 	op.awaitLeader(t, cluster.ControllerManager, cluster.ControllerManager)
 	installDriver(t, lab)

@@ -257,7 +257,9 @@ func (r *routes) writeOnce(ctx context.Context, changes []*routeChange) error {
 	if table == nil {
 		table = &armnetwork.RouteTable{Location: &r.region, Properties: &armnetwork.RouteTablePropertiesFormat{}}
 	}
-	all, isChanged := table.Properties.Routes, false
+	// Azure has what was written last, and may not have applied it
+	isChanged := deref(table.Properties.ProvisioningState) == armnetwork.ProvisioningStateFailed
+	all := table.Properties.Routes
 	for _, c := range changes {
 		if c.put != nil && slices.ContainsFunc(all, isSame(c.put)) {
 			continue

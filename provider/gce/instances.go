@@ -201,10 +201,10 @@ func (l *listing) find(ctx context.Context, node *corev1.Node) (*compute.Instanc
 	}
 	switch len(found) {
 	case 0:
-		if at.zone == "" {
-			err = l.checkOtherZones(ctx, node, at.name)
+		if at.zone != "" {
+			return nil, nil
 		}
-		return nil, err
+		return l.findInOtherZones(ctx, node, at.name)
 	case 1:
 		return found[0], nil
 	default:
@@ -213,25 +213,32 @@ func (l *listing) find(ctx context.Context, node *corev1.Node) (*compute.Instanc
 	}
 }
 
-// checkOtherZones returns an error for a Node without a provider ID whose instance is in a zone in which none is looked
-// for. That the managed zones lack it does not say that it does not exist.
-func (l *listing) checkOtherZones(ctx context.Context, node *corev1.Node, name string) error {
+// findInOtherZones looks for the instance of a Node without a provider ID where none is looked for. One in a zone that
+// the region has got since is found. Another is an error: that the managed zones lack it does not say that it is gone.
+func (l *listing) findInOtherZones(ctx context.Context, node *corev1.Node, name string) (*compute.Instance, error) {
 	if !l.isRead {
 		if err := l.read(ctx, "name eq "+name); err != nil {
-			return fmt.Errorf("looking for the instance of node %q in all zones: %w", node.Name, err)
+			return nil, fmt.Errorf("looking for the instance of node %q in all zones: %w", node.Name, err)
 		}
 	}
 	for at := range l.known {
-		if at.name == name {
-			return fmt.Errorf("node %q: its instance is in zone %s, and instances of nodes without a provider ID are looked for "+
-				"in %s alone: check local-zone in the cloud config, or set multizone=true there",
-				node.Name, at.zone, strings.Join(l.zones, ", "))
+		if at.name != name {
+			continue
 		}
+		zones, err := l.instances.project.managedZones(ctx, at.zone)
+		if err != nil {
+			return nil, err
+		}
+		if l.zones = zones; slices.Contains(zones, at.zone) {
+			return l.find(ctx, node)
+		}
+		return nil, fmt.Errorf("node %q: its instance is in zone %s, and instances of nodes without a provider ID are looked for "+
+			"in %s alone: %s", node.Name, at.zone, strings.Join(l.zones, ", "), l.instances.project.zoneRemedy())
 	}
 	if l.problem != nil {
-		return fmt.Errorf("node %q: no list of project %s has its instance, and %w", node.Name, l.project, l.problem)
+		return nil, fmt.Errorf("node %q: no list of project %s has its instance, and %w", node.Name, l.project, l.problem)
 	}
-	return nil
+	return nil, nil
 }
 
 // ask asks for an instance that is not in the list. That a list lacks it does not say that it does not exist.

@@ -86,6 +86,9 @@ func (b *loadBalancers) EnsureLoadBalancer(
 		return nil, err
 	}
 	ctx, correct := transport.Watch(ctx)
+	if err := b.knowZones(ctx, nodes); err != nil {
+		return nil, err
+	}
 	err = b.upstream.call(ctx, func(ctx context.Context, made *upstream.Cloud) error {
 		members, err := b.members(ctx, nodes)
 		if err != nil {
@@ -112,6 +115,9 @@ func (b *loadBalancers) UpdateLoadBalancer(
 	nodes []*corev1.Node,
 ) error {
 	ctx, correct := transport.Watch(ctx)
+	if err := b.knowZones(ctx, nodes); err != nil {
+		return err
+	}
 	return correct(b.upstream.call(ctx, func(ctx context.Context, made *upstream.Cloud) error {
 		members, err := b.members(ctx, nodes)
 		if err != nil {
@@ -134,6 +140,18 @@ func (b *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster s
 		}
 		return b.upstream.sweep(ctx, made, service)
 	}))
+}
+
+// knowZones has the zones of Nodes known that the region has got since they were listed.
+func (b *loadBalancers) knowZones(ctx context.Context, nodes []*corev1.Node) error {
+	var zones []string
+	for _, node := range nodes {
+		if parts := providerID.FindStringSubmatch(node.Spec.ProviderID); parts != nil {
+			zones = append(zones, parts[2])
+		}
+	}
+	_, err := b.upstream.project.managedZones(ctx, zones...)
+	return err
 }
 
 // withZone is a Node with the label of its zone. Upstream leaves one without it out of internal load balancers.
@@ -166,8 +184,8 @@ func (b *loadBalancers) members(ctx context.Context, nodes []*corev1.Node) (memb
 		}
 		at, _ := placeOf(list.project, node)
 		if at.zone != "" && !slices.Contains(list.zones, at.zone) {
-			return nil, fmt.Errorf("node %q is in zone %s, and load balancers have instances of %v alone: "+
-				"set multizone=true in the cloud config", node.Name, at.zone, list.zones)
+			return nil, fmt.Errorf("node %q is in zone %s, and load balancers have instances of %v alone: %s",
+				node.Name, at.zone, list.zones, b.upstream.project.zoneRemedy())
 		}
 		members = append(members, withZone(node, path.Base(instance.Zone)))
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 	compute "google.golang.org/api/compute/v1"
@@ -21,6 +22,7 @@ type project struct {
 	conf   *settingsOf
 
 	waits *rate.Limiter // of questions whether operations have ended
+	lists *rate.Limiter // of lists of the zones after the first
 
 	mu    sync.Mutex
 	names map[string]string // by project number
@@ -31,9 +33,13 @@ type project struct {
 // two minutes, unless Compute Engine ends it earlier.
 const waitsPerSecond = 20
 
+// zonesEvery is how often zones are listed again for a Node in one that is not known. Most regions never get another.
+const zonesEvery = 10 * time.Minute
+
 func newProject(reach *client.Client, conf *settingsOf) *project {
 	return &project{
 		client: reach, conf: conf, names: map[string]string{}, waits: rate.NewLimiter(waitsPerSecond, waitsPerSecond),
+		lists: rate.NewLimiter(rate.Every(zonesEvery), 1),
 	}
 }
 
@@ -89,18 +95,37 @@ func (p *project) nameOf(ctx context.Context, id string) (string, error) {
 	return found.Name, nil
 }
 
+// managesRegion reports whether the zones of the local zone's region are managed, and not that zone alone.
+func (p *project) managesRegion() bool { return p.conf.Multizone || p.conf.Regional }
+
 // managedZones are the local zone, or all of its region where the config says multizone or regional. In them Nodes
-// without a provider ID are looked for, and load balancers find instances.
-func (p *project) managedZones(ctx context.Context) ([]string, error) {
-	if !p.conf.Multizone && !p.conf.Regional {
+// without a provider ID are looked for, and load balancers find instances. They are listed again where one of the
+// region is needed that they lack, at most once in zonesEvery.
+func (p *project) managedZones(ctx context.Context, needed ...string) ([]string, error) {
+	if !p.managesRegion() {
 		return []string{p.conf.LocalZone}, nil
 	}
 	p.mu.Lock()
 	zones := p.zones
 	p.mu.Unlock()
-	if zones != nil {
+	isNew := func(zone string) bool {
+		at := zoneName.FindStringSubmatch(zone)
+		return at != nil && at[1] == p.conf.Region && !slices.Contains(zones, zone)
+	}
+	if zones != nil && (!slices.ContainsFunc(needed, isNew) || !p.lists.Allow()) {
 		return zones, nil
 	}
+	zones, err := p.listZones(ctx)
+	if err != nil {
+		return nil, explain(err, "listing the zones of region %s", p.conf.Region)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.zones = zones
+	return zones, nil
+}
+
+func (p *project) listZones(ctx context.Context) (zones []string, err error) {
 	name, err := p.name(ctx)
 	if err != nil {
 		return nil, err
@@ -113,12 +138,14 @@ func (p *project) managedZones(ctx context.Context) ([]string, error) {
 		}
 		return incomplete(page.Warning)
 	})
-	if err != nil {
-		return nil, explain(err, "listing the zones of region %s", p.conf.Region)
-	}
 	slices.Sort(zones)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.zones = zones
-	return zones, nil
+	return zones, err
+}
+
+// zoneRemedy is what to do about a Node in a zone that is not managed.
+func (p *project) zoneRemedy() string {
+	if p.managesRegion() {
+		return "check local-zone in the cloud config; the zones of its region are listed again every " + zonesEvery.String()
+	}
+	return "check local-zone in the cloud config, or set multizone=true there"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/GoogleCloudPlatform/k8s-cloud-provider/pkg/cloud/meta"
 	"golang.org/x/oauth2"
 	compute "google.golang.org/api/compute/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	upstream "k8s.io/cloud-provider-gcp/providers/gce"
@@ -35,7 +37,9 @@ type lane struct {
 
 	// these are the call's that has the turn
 	made     *upstream.Cloud // nil before the first call
+	end      func()          // what made has started
 	services k8scloud.Cloud
+	zones    []string // those that made has
 	bound    *transport.Binding
 	watched  chan struct{} // closed once the cluster's ID is watched
 	listing  *listing      // nil until a call needs it
@@ -92,10 +96,16 @@ func (unused) Token() (*oauth2.Token, error) { return &oauth2.Token{AccessToken:
 // GoString is for upstream, which logs its token source.
 func (unused) GoString() string { return "gce.unused{}" }
 
-// open makes upstream's provider on our clients. It sends no request that changes something.
+// open makes upstream's provider on our clients, and another one once there are other zones: it keeps those that it was
+// made with. It sends no request that changes something.
 func (l *lane) open(ctx context.Context) error {
 	if l.made != nil {
-		return nil
+		zones, err := l.project.managedZones(ctx)
+		if err != nil || slices.Equal(zones, l.zones) {
+			return err
+		}
+		l.end()
+		l.made = nil
 	}
 	l.mu.Lock()
 	clients, stop, factory := l.clients, l.stop, l.informers
@@ -126,11 +136,12 @@ func (l *lane) open(ctx context.Context) error {
 	*own.GA, *own.Beta, *own.Alpha = *api.GA, *api.Beta, *api.Alpha
 	l.watched = make(chan struct{})
 	l.bound = bound
-	made.Initialize(&clusterClients{clients, l, sync.OnceFunc(func() { close(l.watched) })}, stop)
+	lives, end := context.WithCancel(wait.ContextForChannel(stop)) //nolint:contextcheck // it outlives the call
+	made.Initialize(&clusterClients{clients, l, sync.OnceFunc(func() { close(l.watched) })}, lives.Done())
 	if factory != nil {
 		made.SetInformers(factory)
 	}
-	l.made, l.services = made, services
+	l.made, l.end, l.services, l.zones = made, end, services, config.ManagedZones
 	return nil
 }
 

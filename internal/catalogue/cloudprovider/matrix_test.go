@@ -1,6 +1,7 @@
 package cloudprovider_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -130,7 +131,33 @@ func triedWords(p cloudprovider.Provider) string {
 	if !ok {
 		return "never tried"
 	}
-	return fmt.Sprintf("tried with 1.%d %s", tried.minor, tried.words)
+	words := fmt.Sprintf("tried with 1.%d %s", tried.minor, tried.words)
+	if minors := minorsOf(versionsRun(p.Name)); len(minors) > 1 {
+		words += "; static pods with " + minors[0] + " to " + minors[len(minors)-1]
+	}
+	return words
+}
+
+// versionsRun are those under which static pods with a provider were migrated and brought back, one a minor.
+func versionsRun(provider string) (versions []string) {
+	var runs []struct {
+		Provider, Version, Shape string
+		Passed                   bool
+	}
+	data, err := os.ReadFile("../../../docs/reference/provider-runs.json")
+	if err == nil {
+		err = json.Unmarshal(data, &runs)
+	}
+	if err != nil {
+		panic(err) // the file is in the repository
+	}
+	for _, r := range runs {
+		if r.Provider == provider && r.Shape == "static pods" && r.Passed && !slices.Contains(versions, r.Version) {
+			versions = append(versions, r.Version)
+		}
+	}
+	slices.Sort(versions)
+	return versions
 }
 
 // ownWords says for which minors there is a manager of ours.
@@ -269,6 +296,8 @@ func managerTable() string {
 | not given | other clouds, other minors | the cluster's own minor, official | covered | no |
 | %[7]s | every cloud and minor of [the list](#official-managers) | the cluster's own minor, official | covered | no |
 | an image of yours | any | what its tag says | covered if it is of the cluster's minor or the one before ([VER-001](checks.md#ver-001)) | only if it is built on package %[8]s |
+
+The official managers of GCE and Azure were not run: the lab builds neither, and what was [tried](providers.md) there is ours.
 `, "`--image`", strings.Join(byDefault, ", "), otherClouds, span(first, last), image.Minor, "`ours`", "`official`", "`ccm`")
 }
 

@@ -22,6 +22,7 @@ import (
 type answers struct {
 	next    http.RoundTripper
 	timeout time.Duration
+	begun   operations
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -41,6 +42,9 @@ func (a *answers) RoundTrip(in *http.Request) (*http.Response, error) {
 	if out.StatusCode < http.StatusMultipleChoices {
 		if !isExpected(in.Method, out.StatusCode, body) {
 			return nil, strange(in, out.StatusCode)
+		}
+		if failed := a.begun.note(in, out, body); failed != nil {
+			return nil, failed
 		}
 		return out, nil
 	}
@@ -88,13 +92,18 @@ type RefusalError struct {
 	Operation string
 	// Status is what is made of the answer, and answered what it was.
 	Status, answered int
-	Code             string
-	Message          string
-	cause            *azcore.ResponseError // upstream looks for it
+	// ended is how an operation has ended that was accepted, such as Failed; empty for a request that was not.
+	ended   string
+	Code    string
+	Message string
+	cause   *azcore.ResponseError // upstream looks for it
 }
 
 func (e *RefusalError) Error() string {
 	text := fmt.Sprintf("Azure refused %s: %d %s: %s", e.Operation, e.answered, e.Code, e.Message)
+	if e.ended != "" {
+		text = fmt.Sprintf("Azure accepted %s, and its operation has ended as %s: %s: %s", e.Operation, e.ended, e.Code, e.Message)
+	}
 	if remedy := remedies[e.Code]; remedy != "" {
 		return text + " (" + remedy + ")"
 	}
@@ -143,6 +152,12 @@ func IsOutdated(err error) bool {
 	return errors.As(err, &refusal) && refusal.Status == http.StatusPreconditionFailed
 }
 
+// inOneLine is the start of a message, in one line.
+func inOneLine(message string) string {
+	message = strings.Join(strings.Fields(message), " ")
+	return message[:min(len(message), maxMessage)]
+}
+
 // maxMessage is how much of a message is shown.
 const maxMessage = 600
 
@@ -166,9 +181,7 @@ func refusalOf(in *http.Request, out *http.Response, body []byte) error {
 		Operation: operation(in), Status: out.StatusCode, answered: out.StatusCode, Message: http.StatusText(out.StatusCode),
 	}
 	if sent.Error != nil {
-		refusal.Code = sent.Error.Code
-		refusal.Message = strings.Join(strings.Fields(sent.Error.Message), " ")
-		refusal.Message = refusal.Message[:min(len(refusal.Message), maxMessage)]
+		refusal.Code, refusal.Message = sent.Error.Code, inOneLine(sent.Error.Message)
 	}
 	if refusal.Status == http.StatusNotFound && !slices.Contains(missing, refusal.Code) {
 		// upstream takes any 404 for "does not exist"

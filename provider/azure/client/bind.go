@@ -14,8 +14,16 @@ func (c *Client) Bind() *transport.Binding { return bind(c.base) }
 
 func bind(next http.RoundTripper) *transport.Binding {
 	return transport.NewBinding(transport.BindingOptions{
-		Next: next, Describe: Describe, Failure: failure, Once: transport.Once{IsKept: isKept, MayChange: mayChange},
+		Next: &interfaces{next}, Describe: describePart, Failure: failure,
+		Once: transport.Once{IsKept: isKept, MayChange: mayChange},
 	})
+}
+
+// describePart is Describe, with questions about an operation as a part of the change that it is of.
+func describePart(in *http.Request) transport.Request {
+	request := Describe(in)
+	request.Mutates = request.Mutates || isPoll(in)
+	return request
 }
 
 // failure is what fails a call. Upstream acts on answers that an object is not there, was changed by others, or is in

@@ -1,10 +1,12 @@
 package client
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -131,4 +133,78 @@ func TestACallReadsOnceUntilItChanges(t *testing.T) {
 	reads(3)
 	bound.Use(transport.NewCall(t.Context()))
 	reads(4)
+}
+
+// replying answers each request as it says.
+type replying func(in *http.Request) (header http.Header, body string)
+
+func (r replying) RoundTrip(in *http.Request) (*http.Response, error) {
+	header, body := r(in)
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body)), Header: header, Request: in}, nil
+}
+
+// TestAnOperationThatFailsIsItsChange's failure: upstream may only log it, and the SDK's error has several lines.
+func TestAnOperationThatFailsIsItsChange(t *testing.T) {
+	const poll = "/subscriptions/s/providers/Microsoft.Network/locations/l/operations/o-1"
+	for status, says := range map[string]string{
+		"InProgress": "", "Succeeded": "",
+		"Failed":   "Azure accepted network PUT loadBalancers/{name}, and its operation has ended as Failed: ResourceNotFound: a b",
+		"Canceled": "Azure accepted network PUT loadBalancers/{name}, and its operation has ended as Canceled: ResourceNotFound: a b",
+	} {
+		t.Run(status, func(t *testing.T) {
+			sent := &answers{timeout: DefaultRequestTimeout, next: replying(func(in *http.Request) (http.Header, string) {
+				if in.Method == http.MethodPut {
+					return http.Header{"Azure-Asyncoperation": {"https://azure.invalid" + poll}}, "{}"
+				}
+				return http.Header{}, fmt.Sprintf(`{"status": %q, "error": {"code": "ResourceNotFound", "message": "a\nb"}}`, status)
+			})}
+			bound, call := bind(sent), transport.NewCall(t.Context())
+			bound.Use(call)
+			if err := ask(t, bound, http.MethodPut, group+"Microsoft.Network/loadBalancers/lab"); err != nil {
+				t.Fatal(err)
+			}
+			err := ask(t, bound, http.MethodGet, poll)
+			var sdk *azcore.ResponseError
+			switch {
+			case says == "" && (err != nil || call.Correct(nil) != nil):
+				t.Errorf("the error is %v", err)
+			case says == "":
+			case err == nil || err.Error() != says || IsNotFound(err) || !errors.As(err, &sdk) || sdk.StatusCode == http.StatusNotFound:
+				t.Errorf("the error is %v", err)
+			case call.Correct(nil) == nil:
+				t.Error("upstream may take the change for made")
+			}
+			if left := len(sent.begun.of); (left == 0) != (status != "InProgress") {
+				t.Errorf("%d operations are remembered", left)
+			}
+		})
+	}
+}
+
+// TestUpstreamSeesNoFailedInterface: it would skip it in silence. Of other objects it sees the state.
+func TestUpstreamSeesNoFailedInterface(t *testing.T) {
+	const body = `{"name":"n","properties":{"provisioningState":"Failed","ipConfigurations":[{"name":"c"}],"number":12345678901234567890}}`
+	for path, want := range map[string]string{
+		"networkInterfaces/n": strings.Replace(body, "Failed", "Succeeded", 1), "publicIPAddresses/n": body,
+	} {
+		bound := bind(&answering{status: 200, body: body})
+		bound.Use(transport.NewCall(t.Context()))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://azure.invalid"+group+"Microsoft.Network/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := bound.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(out.Body)
+		_ = out.Body.Close()
+		var have, wanted any
+		if err != nil || json.Unmarshal(got, &have) != nil || json.Unmarshal([]byte(want), &wanted) != nil {
+			t.Fatalf("%s: %s (%v)", path, got, err)
+		}
+		if !reflect.DeepEqual(have, wanted) || !strings.Contains(string(got), "12345678901234567890") {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
 }
