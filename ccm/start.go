@@ -38,7 +38,7 @@ func newProviderStart() *providerStart {
 func (p *process) newWarmInformers() informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(p.config.VersionedClient, ResyncPeriod(p.config)(),
 		informers.WithTransform(trim.Object)) // authors who watch Nodes too have them twice in memory
-	trim.Nodes(factory)
+	trim.Nodes(factory, p.config.Kubeconfig.ContentConfig)
 	return factory
 }
 

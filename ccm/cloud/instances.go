@@ -15,9 +15,14 @@ import (
 // cache has the states that were read of late.
 type cache struct {
 	states  map[nodeKey]remembered
-	longest time.Duration // the highest age that anybody accepts
+	longest time.Duration // the highest age that a caller has accepted of late
+	noted   time.Time     // when a caller last accepted one
 	swept   time.Time
 }
+
+// forgetLongest is after how many of its own lengths an age counts no longer that no caller has accepted since. Else a
+// single retry would have the states of all nodes kept for good.
+const forgetLongest = 10
 
 // remembered is what is known of a node: with its metadata, and without it, which is asked for more often. A younger
 // answer of the one kind does not make the other kind's useless.
@@ -35,7 +40,11 @@ func kind(want Want) int {
 }
 
 // noteMaxAge notes which age a caller accepts. As long as everybody wants the truth, nothing is kept.
-func (c *cache) noteMaxAge(maxAge time.Duration) { c.longest = max(c.longest, maxAge) }
+func (c *cache) noteMaxAge(maxAge time.Duration, now time.Time) {
+	if maxAge > 0 {
+		c.longest, c.noted = max(c.longest, maxAge), now
+	}
+}
 
 func (c *cache) get(key nodeKey, want Want, now time.Time, maxAge time.Duration) (InstanceState, bool) {
 	if maxAge <= 0 {
@@ -50,11 +59,14 @@ func (c *cache) get(key nodeKey, want Want, now time.Time, maxAge time.Duration)
 }
 
 // putState keeps a state. Errors are not kept: the next caller tries again.
-func (c *cache) putState(key nodeKey, state InstanceState, have Want, begun time.Time) {
+func (c *cache) putState(key nodeKey, state InstanceState, have Want, begun, now time.Time) {
+	if c.longest > 0 && now.Sub(c.noted) > forgetLongest*c.longest {
+		c.longest, c.states = 0, map[nodeKey]remembered{}
+	}
 	if c.longest <= 0 || state.Err != nil {
 		return
 	}
-	c.dropExpired(time.Now())
+	c.dropExpired(now)
 	r := c.states[key]
 	if slot := &r[kind(have)]; !begun.Before(slot.begun) {
 		slot.state, slot.have, slot.begun = state, have, begun

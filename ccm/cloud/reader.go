@@ -74,7 +74,7 @@ func (r *reader) Read(ctx context.Context, nodes []*corev1.Node, want Want, maxA
 	sources := map[string]int{}
 	r.mu.Lock()
 	now := time.Now()
-	r.cache.noteMaxAge(maxAge)
+	r.cache.noteMaxAge(maxAge, now)
 	used := map[*batcher]bool{}
 	for i, node := range nodes {
 		state, ok := r.cache.get(keyOf(node), want, now, maxAge)
@@ -176,7 +176,7 @@ func (r *reader) finish(i *item, want Want, state InstanceState) {
 	if len(r.running[i.key]) == 0 {
 		delete(r.running, i.key)
 	}
-	r.cache.putState(i.key, state, want, i.begun)
+	r.cache.putState(i.key, state, want, i.begun, time.Now())
 	r.mu.Unlock()
 	i.state = state
 	close(i.done)

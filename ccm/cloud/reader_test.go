@@ -472,3 +472,31 @@ func TestAJoinIsDoneInTimeInAThrottledCloud(t *testing.T) {
 		})
 	}
 }
+
+// One retry, which takes an answer of a moment ago, does not have the states of all nodes kept for good.
+func TestStatesAreKeptAsLongAsTheyAreTakenAndNoLonger(t *testing.T) {
+	c := cache{states: map[nodeKey]remembered{}}
+	key, start := nodeKey{name: "a"}, time.Unix(1_800_000_000, 0)
+	at := func(after time.Duration) time.Time { return start.Add(after) }
+	keep := func(after time.Duration) {
+		c.putState(key, InstanceState{Exists: true}, WantExists, at(after), at(after))
+	}
+	keep(0)
+	if len(c.states) != 0 {
+		t.Errorf("states are kept that are not taken: %v", c.states)
+	}
+	c.noteMaxAge(10*time.Second, at(0))
+	keep(time.Second)
+	c.noteMaxAge(0, at(2*time.Second)) // by one who wants the truth
+	if _, ok := c.get(key, WantExists, at(5*time.Second), 10*time.Second); !ok {
+		t.Error("a state is not kept that is taken")
+	}
+	keep(forgetLongest * 10 * time.Second)
+	if len(c.states) != 1 {
+		t.Errorf("it is forgotten too early: %v", c.states)
+	}
+	keep(forgetLongest*10*time.Second + 1)
+	if len(c.states) != 0 {
+		t.Errorf("states are kept that were not taken for long: %v", c.states)
+	}
+}

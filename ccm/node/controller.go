@@ -232,7 +232,11 @@ func (c *Controller) added(object any) {
 func (c *Controller) updated(old, updated any) {
 	before, ok1 := old.(*corev1.Node)
 	after, ok2 := updated.(*corev1.Node)
-	if !ok1 || !ok2 || !needsWork(after) {
+	if !ok1 || !ok2 {
+		return
+	}
+	if !needsWork(after) {
+		c.forgetWrite(after.Name) // the cache has it
 		return
 	}
 	if hasRelevantChange(before, after) || before.ResourceVersion == after.ResourceVersion { // or the informer's resync
@@ -246,10 +250,14 @@ func (c *Controller) deleted(object any) {
 	}
 	if node, ok := object.(*corev1.Node); ok {
 		c.reporter.forget(node.Name)
-		c.mu.Lock()
-		delete(c.wrote, node.Name)
-		c.mu.Unlock()
+		c.forgetWrite(node.Name)
 	}
+}
+
+func (c *Controller) forgetWrite(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.wrote, name)
 }
 
 func (c *Controller) rememberWrite(node *corev1.Node) {

@@ -229,7 +229,10 @@ func (c *Controller) record(
 		if !q.witness {
 			w := c.watched[q.node.Name]
 			w.recordAnswer(answer, asked, c.period, c.options.BackoffLimit, c.reader.Size() > 1)
-			w.node, w.evidence, w.terminated = q.node, pass, answer == gone && states[i].Terminated
+			w.node, w.evidence, w.terminated = nil, nil, false // a Node is large, and a lost zone has thousands
+			if answer == gone {
+				w.node, w.evidence, w.terminated = q.node, pass, states[i].Terminated
+			}
 			if answer == shutdown || answer == unknown || answer == gone && c.clock.Now().Before(c.graceEnd(q.node)) {
 				follows = append(follows, follow{q.node, states[i]})
 				continue

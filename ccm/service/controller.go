@@ -375,11 +375,16 @@ func (c *Controller) nodeChanged(before, now any) {
 	}
 	var was, is eligibility
 	var name string
-	if node, ok := before.(*corev1.Node); ok {
-		was, name = eligibilityOf(node), node.Name
+	old, existed := before.(*corev1.Node)
+	if existed {
+		was, name = eligibilityOf(old), old.Name
 	}
-	if node, ok := now.(*corev1.Node); ok {
+	node, exists := now.(*corev1.Node)
+	if exists {
 		is, name = eligibilityOf(node), node.Name
+	}
+	if !existed || !exists || !areSameToProviders(old, node) {
+		c.nodes.markStale()
 	}
 	if was == is {
 		return // a heartbeat

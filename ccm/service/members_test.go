@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	cloudapi "k8s.io/cloud-provider/api"
 )
 
@@ -211,6 +213,62 @@ func TestWhichLoadBalancersNeedAnUpdate(t *testing.T) {
 			}
 			if got := now.needsUpdate(now.resolve(before.set.hash)); got != tc.want {
 				t.Errorf("needs an update, when only the hash is known: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// countingLister counts how often all nodes are listed.
+type countingLister struct {
+	corelisters.NodeLister
+	nodes []*corev1.Node
+	lists int
+}
+
+func (l *countingLister) List(labels.Selector) ([]*corev1.Node, error) {
+	l.lists++
+	return l.nodes, nil
+}
+
+// A change of two thousand load balancers lists and judges all nodes once, and again after what a provider could read has changed.
+func TestNodesAreListedAgainForACallAfterTheyHaveChanged(t *testing.T) {
+	before := node("a", withLabel("rack", "1"))
+	before.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		lists  int
+	}{
+		"heartbeat": {func(n *corev1.Node) {
+			n.ResourceVersion = "9"
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+		}, 1},
+		"address": {func(n *corev1.Node) {
+			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.2"}}
+		}, 2},
+		"label":      {func(n *corev1.Node) { n.Labels["rack"] = "2" }, 2},
+		"annotation": {func(n *corev1.Node) { n.Annotations = map[string]string{"mine": "1"} }, 2},
+		"taint":      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "mine"}} }, 2},
+		"pod CIDR":   {func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.1.0.0/24"} }, 2},
+		"other node": {func(n *corev1.Node) { n.UID = "other" }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lister := &countingLister{nodes: []*corev1.Node{before, node("b")}}
+			c := &Controller{nodes: newNodeViews(lister)}
+			first, _, err := c.nodes.members()
+			if err != nil || len(first) != 2 {
+				t.Fatalf("members %q, error %v", names(first), err)
+			}
+			first[0], first[1] = first[1], first[0] // as a provider may
+			now := before.DeepCopy()
+			tc.change(now)
+			lister.nodes = []*corev1.Node{now, node("b")}
+			c.nodeChanged(before, now)
+			got, _, err := c.nodes.members()
+			if err != nil || !slices.Equal(names(got), []string{"a", "b"}) || lister.lists != tc.lists {
+				t.Errorf("members %q after %d lists, want %d, error %v", names(got), lister.lists, tc.lists, err)
+			}
+			if tc.lists > 1 && got[0] != now {
+				t.Error("a call gets the node of before")
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -183,8 +184,12 @@ type nodeViews struct {
 	lister corelisters.NodeLister
 
 	mu      sync.Mutex
-	dirty   bool
+	dirty   bool // a node has changed in a way that matters to load balancers
 	current *view
+	// listed are the members of the current view. They are kept until a node has changed in what a provider reads. A
+	// change of two thousand load balancers would list, judge and sort all nodes for each of them.
+	listed []*corev1.Node
+	stale  bool
 }
 
 func newNodeViews(lister corelisters.NodeLister) *nodeViews {
@@ -195,6 +200,21 @@ func (n *nodeViews) markDirty() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dirty = true
+}
+
+// markStale has the members of the next call listed again.
+func (n *nodeViews) markStale() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stale = true
+}
+
+// areSameToProviders reports whether an event of a node changes nothing that a provider could read for its load
+// balancers: it is a heartbeat.
+func areSameToProviders(before, now *corev1.Node) bool {
+	return before.UID == now.UID && maps.Equal(before.Labels, now.Labels) &&
+		maps.Equal(before.Annotations, now.Annotations) &&
+		slices.Equal(before.Status.Addresses, now.Status.Addresses) && reflect.DeepEqual(before.Spec, now.Spec)
 }
 
 // view is the nodes as they are now. The cache of an informer does not fail to be listed; of one that did, the last
@@ -209,8 +229,8 @@ func (n *nodeViews) view() *view {
 	if err != nil && n.current != nil {
 		return n.current
 	}
-	n.dirty = err != nil
-	n.current, _ = buildView(nodes, n.last())
+	n.dirty, n.stale = err != nil, false
+	n.current, n.listed = buildView(nodes, n.last())
 	return n.current
 }
 
@@ -224,13 +244,15 @@ func (n *nodeViews) hasNodes() bool {
 func (n *nodeViews) members() ([]*corev1.Node, *view, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	nodes, err := n.lister.List(labels.Everything())
-	if err != nil {
-		return nil, nil, fmt.Errorf("listing nodes: %w", err)
+	if n.current == nil || n.dirty || n.stale {
+		nodes, err := n.lister.List(labels.Everything())
+		if err != nil {
+			return nil, nil, fmt.Errorf("listing nodes: %w", err)
+		}
+		n.current, n.listed = buildView(nodes, n.last())
+		n.dirty, n.stale = false, false
 	}
-	v, members := buildView(nodes, n.last())
-	n.current, n.dirty = v, false
-	return members, v, nil
+	return slices.Clone(n.listed), n.current, nil // a provider may sort what it gets
 }
 
 func (n *nodeViews) last() *memberSet {

@@ -19,7 +19,7 @@ const (
 )
 
 // colours are those of the implementations: what is there today in greys, ours in a colour.
-var colours = map[string]string{upstreamName: "#b4b8bf", "upstream-tuned": "#6f7681", oursName: "#0b6bcb"}
+var colours = map[string]string{upstreamName: "#b4b8bf", tunedName: "#6f7681", oursName: "#0b6bcb"}
 
 // panels are the figures that the chart shows.
 var panels = []string{"seconds", "p99 s", "cloud calls", "API writes", "CPU s", "RSS MiB"}

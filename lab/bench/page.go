@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/transplant-dev/transplant/internal/wholefile"
@@ -58,7 +59,7 @@ func markdown(results []Result) string {
 			writeRow(&b, cells)
 		}
 	}
-	for i, line := range growths(results) {
+	for i, line := range slices.Concat(growths(results), reached(results)) {
 		if i == 0 {
 			b.WriteString("\n")
 		}

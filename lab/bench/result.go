@@ -32,6 +32,9 @@ type Result struct {
 	APIWrites   int     `json:"apiWrites"`
 	CPUSeconds  float64 `json:"cpuSeconds"`  // of the manager
 	MaxRSSBytes int64   `json:"maxRSSBytes"` // of the manager, since its start
+	// OwnBytes are resident at the end and in no file, such as the program's own: what no other process can share, and
+	// the kernel cannot drop. 0 where the manager has ended.
+	OwnBytes int64 `json:"ownBytes,omitzero"`
 
 	Complete       bool `json:"complete"`       // everything was done within the limit
 	Done           int  `json:"done"`           // objects that were done

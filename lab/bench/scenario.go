@@ -115,13 +115,14 @@ type implementation struct {
 
 const (
 	upstreamName = "upstream"
+	tunedName    = "upstream-tuned"
 	oursName     = "ours"
 )
 
 // implementations are all that are compared, upstream first.
 var implementations = []implementation{
 	{name: upstreamName, code: "upstream"},
-	{name: "upstream-tuned", code: "upstream", tuned: true, flags: []string{
+	{name: tunedName, code: "upstream", tuned: true, flags: []string{
 		"--kube-api-qps=2000", "--kube-api-burst=4000",
 		"--concurrent-node-syncs=50", "--concurrent-service-syncs=50", "--concurrent-node-lifecycle-syncs=50",
 	}},

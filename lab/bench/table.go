@@ -102,6 +102,12 @@ var figures = []figure{
 		value:  func(r Result) float64 { return float64(r.MaxRSSBytes) / (1 << 20) },
 		format: func(r Result) string { return strconv.FormatInt(r.MaxRSSBytes>>20, 10) }},
 	{
+		title:  "own MiB",
+		has:    func(r Result) bool { return r.OwnBytes > 0 },
+		value:  func(r Result) float64 { return float64(r.OwnBytes) / (1 << 20) },
+		format: func(r Result) string { return strconv.FormatInt(r.OwnBytes>>20, 10) },
+	},
+	{
 		title:  "most per load balancer",
 		has:    func(r Result) bool { return r.Services > 0 },
 		value:  func(r Result) float64 { return float64(r.MostPerObject) },
@@ -173,7 +179,7 @@ func WriteTable(w io.Writer, results []Result) error {
 		}
 		fmt.Fprintln(t)
 	}
-	for _, line := range growths(results) {
+	for _, line := range slices.Concat(growths(results), reached(results)) {
 		fmt.Fprintln(t, line)
 	}
 	if err := t.Flush(); err != nil {

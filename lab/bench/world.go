@@ -219,6 +219,6 @@ func (i *interval) into(r *Result) error {
 	if err != nil {
 		return err
 	}
-	r.CPUSeconds, r.MaxRSSBytes = (usage.CPU - i.cpu).Seconds(), usage.MaxRSSBytes
+	r.CPUSeconds, r.MaxRSSBytes, r.OwnBytes = (usage.CPU - i.cpu).Seconds(), usage.MaxRSSBytes, usage.OwnBytes
 	return nil
 }

@@ -80,16 +80,16 @@ func (b loadBalancers) leftovers() leftover.Remover {
 // checked returns a context in which a list of instances is an error that lacks some of nodes though they exist, or all
 // of them.
 func (b loadBalancers) checked(ctx context.Context, nodes []*corev1.Node) context.Context {
-	var ids []string
-	for _, node := range nodes {
-		if node.Spec.ProviderID == "" {
-			continue // the provider leaves it out of load balancers
-		}
-		if q := b.cloud.queryFor(ctx, node); q.err == nil && usualID.MatchString(q.id) {
-			ids = append(ids, q.id)
-		}
-	}
 	return client.CheckListings(ctx, func(ctx context.Context, listed []ec2types.Instance) error {
+		var ids []string // only for a list: most calls find the instances that were listed before
+		for _, node := range nodes {
+			if node.Spec.ProviderID == "" {
+				continue // the provider leaves it out of load balancers
+			}
+			if q := b.cloud.queryFor(ctx, node); q.err == nil && usualID.MatchString(q.id) {
+				ids = append(ids, q.id)
+			}
+		}
 		return b.cloud.checkListing(ctx, ids, listed)
 	})
 }

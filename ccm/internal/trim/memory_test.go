@@ -194,13 +194,14 @@ func TestMain(m *testing.M) {
 }
 
 func fill(url string, paged bool) footprint {
-	client := kubernetes.NewForConfigOrDie(&rest.Config{
+	config := &rest.Config{
 		Host: url, ContentConfig: rest.ContentConfig{ContentType: protobufType, AcceptContentTypes: protobufType + ",application/json"},
-	})
+	}
+	client := kubernetes.NewForConfigOrDie(config)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(Object))
 	if paged {
 		CollectOften()
-		Nodes(factory)
+		Nodes(factory, config.ContentConfig)
 	}
 	informer := factory.Core().V1().Nodes()
 	ctx, stop := context.WithCancel(context.Background())
@@ -286,9 +287,10 @@ func TestNodesAreReadInPages(t *testing.T) {
 		handler.ServeHTTP(w, r)
 	}))
 	defer api.Close()
-	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: protobufType}})
+	config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: protobufType}}
+	client := kubernetes.NewForConfigOrDie(config)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(Object))
-	Nodes(factory)
+	Nodes(factory, config.ContentConfig)
 	lister := factory.Core().V1().Nodes().Lister()
 	ctx, stop := context.WithCancel(t.Context())
 	defer factory.Shutdown()

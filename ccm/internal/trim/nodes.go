@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -23,12 +25,19 @@ const pageSize = 200
 //
 // The reflector asks for pages of what the watch cache has, which API servers answer with all at once. Here they are
 // pages of the newest state.
-func Nodes(factory informers.SharedInformerFactory) {
-	factory.InformerFor(&corev1.Node{}, nodeInformer)
+//
+// The content is that of the factory's client: in which form the API server is asked to answer.
+func Nodes(factory informers.SharedInformerFactory, content rest.ContentConfig) {
+	factory.InformerFor(&corev1.Node{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return nodeInformer(client, leanNodes(client, content), resync)
+	})
 }
 
-func nodeInformer(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-	nodes := client.CoreV1().Nodes()
+func nodeInformer(
+	client kubernetes.Interface,
+	nodes typedcorev1.NodeInterface,
+	resync time.Duration,
+) cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -54,9 +63,6 @@ func nodeInformer(client kubernetes.Interface, resync time.Duration) cache.Share
 			},
 		}, client),
 		&corev1.Node{},
-		cache.SharedIndexInformerOptions{
-			ResyncPeriod: resync,
-			Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		},
+		cache.SharedIndexInformerOptions{ResyncPeriod: resync}, // Nodes have no namespace that an index could be of
 	)
 }

@@ -11,17 +11,23 @@ import (
 )
 
 // Object removes from an object what neither our controllers nor a provider of ours reads. A kubelet's list of images
-// is more than half of a Node, and what it says of its resources a quarter of the rest. A Node of the cache must
-// therefore never be written as a whole: that would erase in the API what was removed here. Our controllers send
-// patches of what they change.
+// is more than half of a Node, and what it says of its resources a quarter of the rest. Therefore, a Node or a Service
+// of the cache must never be written as a whole. That would erase in the API what was removed here. Our controllers
+// send patches of what they change.
 func Object(object any) (any, error) {
 	if described, ok := object.(metav1.Object); ok {
 		described.SetManagedFields(nil)
 	}
+	if service, ok := object.(*corev1.Service); ok {
+		delete(service.Annotations, corev1.LastAppliedConfigAnnotation) // which is as large as the rest of it
+	}
 	if node, ok := object.(*corev1.Node); ok {
 		s := &node.Status
 		isTrimmed := s.Capacity == nil && s.NodeInfo.MachineID == "" // or no kubelet has written it
-		delete(node.Annotations, corev1.LastAppliedConfigAnnotation)
+		for _, unread := range unreadAnnotations {
+			delete(node.Annotations, unread)
+		}
+		s.Conditions = readConditions(s.Conditions)
 		s.Images, s.VolumesInUse, s.VolumesAttached = nil, nil, nil
 		s.Capacity, s.Allocatable, s.NodeInfo.MachineID, s.NodeInfo.BootID = nil, nil, "", ""
 		if !isTrimmed {
@@ -29,6 +35,26 @@ func Object(object any) (any, error) {
 		}
 	}
 	return object, nil
+}
+
+// unreadAnnotations are those of kubectl, kubelets and kubeadm that are of no use to a cloud.
+var unreadAnnotations = []string{
+	corev1.LastAppliedConfigAnnotation,
+	"csi.volume.kubernetes.io/nodeid",
+	"kubeadm.alpha.kubernetes.io/cri-socket",
+	"node.alpha.kubernetes.io/ttl",
+	"volumes.kubernetes.io/controller-managed-attach-detach",
+}
+
+// readConditions are those that say whether a node is ready and connected. Kubelets write three more, and detectors of
+// problems a dozen.
+func readConditions(all []corev1.NodeCondition) (read []corev1.NodeCondition) {
+	for _, c := range all {
+		if c.Type == corev1.NodeReady || c.Type == corev1.NodeNetworkUnavailable {
+			read = append(read, c)
+		}
+	}
+	return read
 }
 
 // common are strings that many objects have, each once. Decoding makes a copy for each object.
@@ -52,6 +78,9 @@ func share(node *corev1.Node) {
 	common.Lock()
 	defer common.Unlock()
 	node.Labels = withSharedKeys(node.Labels, func(key, value string) string {
+		if value == node.Name {
+			return node.Name
+		}
 		if valuesDiffer[key] {
 			return value
 		}

@@ -23,7 +23,8 @@ func fullNode() *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "a", UID: "1", ResourceVersion: "7", Labels: map[string]string{corev1.LabelTopologyZone: "z"},
 			Annotations: map[string]string{
-				"alpha.kubernetes.io/provided-node-ip": "10.0.0.1", corev1.LastAppliedConfigAnnotation: "{}",
+				"alpha.kubernetes.io/provided-node-ip": "10.0.0.1", "mine": "1", corev1.LastAppliedConfigAnnotation: "{}",
+				"node.alpha.kubernetes.io/ttl": "0", "csi.volume.kubernetes.io/nodeid": "{}",
 			},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
 		},
@@ -31,7 +32,9 @@ func fullNode() *corev1.Node {
 			ProviderID: "sim:///a", PodCIDRs: []string{"10.1.0.0/24"}, Taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}},
 		},
 		Status: corev1.NodeStatus{
-			Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: corev1.NodeNetworkUnavailable},
+			},
 			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 			NodeInfo:        corev1.NodeSystemInfo{SystemUUID: "u", OSImage: "os", MachineID: "m", BootID: "b"},
 			Capacity:        corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")},
@@ -45,7 +48,8 @@ func fullNode() *corev1.Node {
 
 func TestCachesKeepOfANodeWhatIsReadAndNothingElse(t *testing.T) {
 	want := fullNode()
-	delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
+	want.Annotations = map[string]string{"alpha.kubernetes.io/provided-node-ip": "10.0.0.1", "mine": "1"}
+	want.Status.Conditions = want.Status.Conditions[1:]
 	want.ManagedFields, want.Status.Images, want.Status.VolumesInUse, want.Status.VolumesAttached = nil, nil, nil, nil
 	want.Status.Capacity, want.Status.Allocatable, want.Status.NodeInfo.MachineID, want.Status.NodeInfo.BootID = nil, nil, "", ""
 	for range 2 { // an informer may give it an object twice
@@ -57,31 +61,33 @@ func TestCachesKeepOfANodeWhatIsReadAndNothingElse(t *testing.T) {
 			t.Errorf("the Node of the cache (-want +got), error %v:\n%s", err, diff)
 		}
 	}
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}}}
-	if got, err := Object(service.DeepCopy()); err != nil || !cmp.Equal(any(service), got) {
-		t.Errorf("a Service becomes %+v, %v: the notes on load balancers in sync are of all of its annotations", got, err)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"mine": "1"}}}
+	applied := service.DeepCopy()
+	applied.Annotations[corev1.LastAppliedConfigAnnotation], applied.ManagedFields = "{}", []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	if got, err := Object(applied); err != nil || !cmp.Equal(any(service), got) {
+		t.Errorf("a Service becomes %+v, %v", got, err)
 	}
 	if got, err := Object("no object"); err != nil || got != "no object" {
 		t.Errorf("what is no object becomes %v, %v", got, err)
 	}
 }
 
-// wholeWrites are the calls in a file that write Nodes as a whole: Update, UpdateStatus, Apply or ApplyStatus of what a call of Nodes returns, at once or
-// by a variable.
+// wholeWrites are the calls in a file that write Nodes or Services as a whole: Update, UpdateStatus, Apply or ApplyStatus of what a call of Nodes or
+// Services returns, at once or by a variable.
 func wholeWrites(file *ast.File, positions *token.FileSet) (found []string) {
-	isNodes := func(e ast.Expr) bool {
+	isTrimmed := func(e ast.Expr) bool {
 		call, ok := e.(*ast.CallExpr)
 		if !ok {
 			return false
 		}
 		f, ok := call.Fun.(*ast.SelectorExpr)
-		return ok && f.Sel.Name == "Nodes"
+		return ok && (f.Sel.Name == "Nodes" || f.Sel.Name == "Services")
 	}
 	clients := map[string]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
 			for i, right := range a.Rhs {
-				if name, ok := a.Lhs[i].(*ast.Ident); ok && isNodes(right) {
+				if name, ok := a.Lhs[i].(*ast.Ident); ok && isTrimmed(right) {
 					clients[name.Name] = true
 				}
 			}
@@ -98,7 +104,7 @@ func wholeWrites(file *ast.File, positions *token.FileSet) (found []string) {
 			return true
 		}
 		name, isName := f.X.(*ast.Ident)
-		if isNodes(f.X) || isName && clients[name.Name] {
+		if isTrimmed(f.X) || isName && clients[name.Name] {
 			found = append(found, positions.Position(call.Pos()).String())
 		}
 		return true
@@ -106,7 +112,7 @@ func wholeWrites(file *ast.File, positions *token.FileSet) (found []string) {
 	return found
 }
 
-func TestNoControllerOrProviderWritesANodeAsAWhole(t *testing.T) {
+func TestNoControllerOrProviderWritesWhatIsTrimmedAsAWhole(t *testing.T) {
 	files := 0
 	for _, root := range []string{"../..", "../../../provider"} {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -120,7 +126,7 @@ func TestNoControllerOrProviderWritesANodeAsAWhole(t *testing.T) {
 			}
 			files++
 			for _, at := range wholeWrites(file, positions) {
-				t.Errorf("%s: a Node of the cache has no images and volumes, and writing it as a whole erases them in the API; send a patch", at)
+				t.Errorf("%s: a Node or a Service of the cache lacks fields, and writing it as a whole erases them in the API; send a patch", at)
 			}
 			return nil
 		})
@@ -139,11 +145,12 @@ func f() {
 	nodes.Update(ctx, node, o)
 	nodes.Patch(ctx, node.Name, kind, body, o)
 	c.CoreV1().Services("").Update(ctx, service, o)
+	c.CoreV1().Events("").Update(ctx, event, o)
 }`, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := wholeWrites(bad, positions); len(got) != 2 {
-		t.Errorf("of two writes of a whole Node, %q are found", got)
+	if got := wholeWrites(bad, positions); len(got) != 3 {
+		t.Errorf("of three such writes, %q are found", got)
 	}
 }

@@ -113,10 +113,11 @@ func TestUsageOfNoProcess(t *testing.T) {
 	if _, err := readUsage(gone.PID()); err == nil {
 		t.Error("usage of a process that has ended was read")
 	}
-	if rss, err := parseStatus([]byte("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n")); err != nil || rss != 2<<20 {
-		t.Errorf("resident memory is %d, %v; want 2 MiB", rss, err)
+	status := "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1536 kB\nRssAnon:\t 1024 kB\nRssFile:\t 512 kB\n"
+	if most, own, err := parseStatus([]byte(status)); err != nil || most != 2<<20 || own != 1<<20 {
+		t.Errorf("resident memory is %d, of its own %d, %v; want 2 and 1 MiB", most, own, err)
 	}
-	if _, err := parseStatus(nil); err == nil {
+	if _, _, err := parseStatus(nil); err == nil {
 		t.Error("an empty status was read")
 	}
 }

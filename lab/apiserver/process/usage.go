@@ -15,6 +15,7 @@ import (
 type Usage struct {
 	CPU         time.Duration // user and system time
 	MaxRSSBytes int64         // the most memory that was resident at once
+	OwnBytes    int64         // memory that is resident now and in no file; 0 of a program that has ended
 }
 
 // Usage tells what the program has used: of a living one what its CPU clock and /proc say, of one that has ended what
@@ -55,8 +56,8 @@ func readUsage(pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	rss, err := parseStatus(status)
-	return Usage{CPU: cpu, MaxRSSBytes: rss}, err
+	most, own, err := parseStatus(status)
+	return Usage{CPU: cpu, MaxRSSBytes: most, OwnBytes: own}, err
 }
 
 // cpuTime returns the time of a process's CPU clock, see clock_getcpuclockid(3): all of its threads, also those that
@@ -71,13 +72,24 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// parseStatus returns the peak of resident memory.
-func parseStatus(status []byte) (int64, error) {
+// parseStatus returns the peak of resident memory, and what of it is in no file now.
+func parseStatus(status []byte) (most, own int64, err error) {
+	fields := map[string]*int64{"VmHWM": &most, "RssAnon": &own}
 	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			return kib * 1024, err
+		name, value, _ := strings.Cut(line, ":")
+		field := fields[name]
+		if field == nil {
+			continue
 		}
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("reading %s of the process's status: %w", name, err)
+		}
+		*field = kib * 1024
+		delete(fields, name)
 	}
-	return 0, fmt.Errorf("the process's status has no VmHWM")
+	if len(fields) > 0 {
+		return 0, 0, fmt.Errorf("the process's status has no VmHWM or RssAnon")
+	}
+	return most, own, nil
 }
