@@ -143,12 +143,16 @@ test-lab:
 # Compilers run at the lowest priority: next to the clusters of the tests they would take hours.
 e2e_sets := $(lab_sets),kubernetes-v1.24.17,kubernetes-v1.25.0,kubernetes-v1.27.4,kubernetes-v1.30.14,kubernetes-v1.31.0,kube-apiserver-v1.30.14,kube-apiserver-v1.37.2,ebs-csi-v1.63.1
 
+# The packages whose tests take a flag for how many events come in a minute.
+stormy := $(addprefix ./ccm/,node nodeipam nodeipam/fromcloud nodelifecycle route service)
+
 .PHONY: e2e
 e2e: ## Run the long versions of the lab's tests, an hour after an hour of compilers: crashes, upgrades, mistakes of the documents, every fix, every scenario
 	cd lab && $(GO) run ./cmd/lab build --set $(e2e_sets) >/dev/null
 	failed=0; \
 	$(GO) test ./internal/hosted -count=1 -timeout 0 -hosted.all || failed=1; \
 	$(GO) test ./ccm/election -run TestALeaderThatLivesIsNotTakenOver -count=1 -v -timeout 0 -model.all || failed=1; \
+	$(GO) test $(stormy) -run TestMany -count=1 -timeout 0 -events=100000 || failed=1; \
 	$(GO) test ./internal/migrate/journal -run TestAJournalOfFiveThousandWorkers -count=1 -v -timeout 0 -migrate.all || failed=1; \
 	(cd lab && $(GO) test ./trial -count=1 -v -timeout 0 -trial.all) || failed=1; \
 	(cd lab && $(GO) test ./field -count=1 -v -timeout 0 -field.all) || failed=1; \
@@ -228,9 +232,10 @@ faults: ## The long campaigns: let everything go wrong at every step (out/faults
 SEED ?= 0
 
 .PHONY: handovers
-handovers: ## Disturb managers, the API and the cloud a thousand times at random, also while a migration moves the loops: two hours (SEED=...)
+handovers: ## Disturb managers, the API and the cloud at random, a thousand times, a thousand more in pods, and while a migration moves the loops: three hours (SEED=...)
 	failed=0; \
 	(cd lab && $(GO) test ./ccmtrial -run RandomDisturbances -count=1 -v -timeout 0 -ccmtrial.random=940 -ccmtrial.seed=$(SEED)) || failed=1; \
+	(cd lab && $(GO) test ./ccmtrial -run RandomDisturbances -count=1 -v -timeout 0 -ccmtrial.random=1000 -ccmtrial.pods -ccmtrial.seed=$(SEED)) || failed=1; \
 	(cd lab && $(GO) test ./faults/processlab -run RandomFaults -count=1 -v -timeout 0 -faults.random=60 -faults.seed=$(SEED)) || failed=1; \
 	exit $$failed
 

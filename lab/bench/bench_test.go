@@ -26,8 +26,9 @@ var (
 	whole  = flag.Bool("bench.all", false, "run every scenario, not one of each sort")
 )
 
-// some are the scenarios of make test: one of the work on nodes, next to upstream, and one of a change of leaders. make e2e runs the others as well.
-var some = []string{"join", "handover-planned"}
+// some are the scenarios of make test: one of the work on nodes and one of that on load balancers, next to upstream, and one of a change of leaders.
+// make e2e runs the others as well.
+var some = []string{"join", "services", "handover-planned"}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
