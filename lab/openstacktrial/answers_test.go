@@ -48,11 +48,7 @@ func TestTheSimulatorAnswersAsRecorded(t *testing.T) {
 		"network": "nodes", "subnet": subnet, "external": "public", "group": group, "keystone": strings.TrimSuffix(sim.URL(), "/"),
 	})
 	a.compare(t)
-	for _, call := range sim.Calls() {
-		if call.Unknown {
-			t.Errorf("unknown to the simulator: %s ?%s", call, call.Query)
-		}
-	}
+	sim.noneUnknown(t, sim.Calls())
 }
 
 // The real OpenStack has to give the answers that the simulator gives.

@@ -452,7 +452,8 @@ func (b *Balancers) pending(lb *loadbalancers.LoadBalancer, e *entry) error {
 	after, since := e.wait(b.now())
 	if since > tooLong {
 		return fmt.Errorf("load balancer %s (%s) has been %s for %s: Octavia's worker may have died in the middle. "+
-			"Ask the cloud's administrator to end this state (openstack loadbalancer status set, or failover)",
+			"Ask the cloud's administrator to set its provisioning_status to ERROR in Octavia's database. Octavia has no "+
+			"command that ends this state, and refuses a failover in it",
 			lb.Name, lb.ID, lb.ProvisioningStatus, since.Round(time.Minute))
 	}
 	return cloudapi.NewRetryError(fmt.Sprintf("load balancer %s (%s) is %s", lb.Name, lb.ID, lb.ProvisioningStatus), after)
