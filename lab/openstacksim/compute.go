@@ -82,6 +82,9 @@ func (c *Cloud) compute(in request) (answer, *refusal) {
 		}
 		return answer{status: http.StatusOK, body: object{"server": c.show(s, in)}}, nil
 	}
+	if name, ok := strings.CutPrefix(strings.Join(in.path, "/"), "flavors/"+FlavorID("")); ok {
+		return answer{status: http.StatusOK, body: object{"flavor": object{"id": FlavorID(name), "name": name}}}, nil
+	}
 	if len(in.path) == 2 && in.path[0] == "servers" {
 		return answer{}, refuse(http.StatusNotFound, "itemNotFound", "Instance %s could not be found.", in.path[1])
 	}
