@@ -82,18 +82,24 @@ func (r RefusedSetting) Refuses(value, unless string) bool {
 	if r.Unless != "" && slices.ContainsFunc(off, func(s string) bool { return strings.EqualFold(s, unless) }) {
 		return false
 	}
-	if r.Value == isTrue && slices.ContainsFunc(on, func(s string) bool { return strings.EqualFold(s, value) }) {
+	means := func(all []string) bool {
+		return slices.ContainsFunc(all, func(s string) bool { return strings.EqualFold(s, value) })
+	}
+	if r.Value == isTrue && means(on) || r.Value == isFalse && means(off) {
 		return true
 	}
 	return r.Value == "" || strings.EqualFold(value, r.Value)
 }
 
-const isTrue = "true"
+const (
+	isTrue  = "true"
+	isFalse = "false"
+)
 
 // How an INI file says yes and no (gopkg.in/gcfg.v1/types). JSON has the first of each alone.
 var (
 	on  = []string{isTrue, "yes", "on", "1"}
-	off = []string{"false", "no", "off", "0"}
+	off = []string{isFalse, "no", "off", "0"}
 )
 
 // RefusedByOurs lists the settings that this project's manager for a provider refuses (provider/azure/config.go and
@@ -127,6 +133,12 @@ var refusedByOurs = map[string][]RefusedSetting{
 			"not enforced, and groups lb-sg-* with rules in the nodes' group stay behind. Set it to false, and let the nodes' " +
 			"group accept their node ports (30000-32767) from the load balancers' subnet. External managers enforce " +
 			"loadBalancerSourceRanges: name each client there first",
+	}, {
+		Key:    "LoadBalancer.cascade-delete",
+		Value:  isFalse,
+		Unless: "LoadBalancer.enabled",
+		Why: "LoadBalancer.cascade-delete is false, and this manager deletes a load balancer with all below it in one " +
+			"request: remove the key",
 	}},
 }
 

@@ -60,6 +60,10 @@ func New(
 			"group of the nodes accept their node ports (30000-32767) from the subnet of the load balancers. " +
 			"Groups that earlier managers made are removed with their Services")
 	}
+	if conf.LoadBalancer.Enabled && !conf.LoadBalancer.CascadeDelete {
+		return nil, errors.New("[LoadBalancer] cascade-delete=false is not supported: this manager deletes a load balancer " +
+			"with all below it in one request. Remove the key, or run the official manager where Octavia's driver cannot do that")
+	}
 	return &Balancers{
 		client:  to,
 		conf:    conf,
