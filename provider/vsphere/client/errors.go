@@ -14,7 +14,8 @@ import (
 
 // isSessionLost reports whether a call found that its session has ended, or that the session's view has.
 func isSessionLost(err error) bool {
-	return err != nil && (fault.Is(err, &types.NotAuthenticated{}) || errors.Is(err, errViewLost) || isRESTSessionLost(err))
+	return err != nil &&
+		(fault.Is(err, &types.NotAuthenticated{}) || errors.Is(err, errViewLost) || isRESTSessionLost(err))
 }
 
 // isRESTSessionLost reports whether it is the session with the REST API that has ended.
