@@ -70,8 +70,11 @@ type RefusedSetting struct {
 	Key, Value string
 	// Unless is a key whose value switches off what Key is about. The setting is taken then. Empty for none.
 	Unless string
-	// Why says what to do, a sentence that begins with the key.
+	// Why says what to do, a sentence that begins with the key; before InTree, why it is refused.
 	Why string
+	// InTree says what the in-tree provider has done by it that lasts, whichever manager follows: sentences that begin
+	// with the key. Empty for nothing.
+	InTree string
 }
 
 // Refuses reports whether a manager does not start with a value of the key, and a value of Unless, if it is set.
@@ -79,18 +82,24 @@ func (r RefusedSetting) Refuses(value, unless string) bool {
 	if r.Unless != "" && slices.ContainsFunc(off, func(s string) bool { return strings.EqualFold(s, unless) }) {
 		return false
 	}
-	if r.Value == isTrue && slices.ContainsFunc(on, func(s string) bool { return strings.EqualFold(s, value) }) {
+	means := func(all []string) bool {
+		return slices.ContainsFunc(all, func(s string) bool { return strings.EqualFold(s, value) })
+	}
+	if r.Value == isTrue && means(on) || r.Value == isFalse && means(off) {
 		return true
 	}
 	return r.Value == "" || strings.EqualFold(value, r.Value)
 }
 
-const isTrue = "true"
+const (
+	isTrue  = "true"
+	isFalse = "false"
+)
 
 // How an INI file says yes and no (gopkg.in/gcfg.v1/types). JSON has the first of each alone.
 var (
 	on  = []string{isTrue, "yes", "on", "1"}
-	off = []string{"false", "no", "off", "0"}
+	off = []string{isFalse, "no", "off", "0"}
 )
 
 // RefusedByOurs lists the settings that this project's manager for a provider refuses (provider/azure/config.go and
@@ -118,8 +127,18 @@ var refusedByOurs = map[string][]RefusedSetting{
 		Key:    "LoadBalancer.manage-security-groups",
 		Value:  isTrue,
 		Unless: "LoadBalancer.enabled",
-		Why: "LoadBalancer.manage-security-groups is true, and this manager changes no security group: set it to false, " +
-			"and let the nodes' group accept their node ports (30000-32767) from the load balancers' subnet",
+		Why:    "this manager changes no security group",
+		// Octavia's port is another project's: openstack_loadbalancer.go of k8s.io/legacy-cloud-providers 0.25 skips it
+		InTree: "LoadBalancer.manage-security-groups is true, and in tree half of it is applied: loadBalancerSourceRanges is " +
+			"not enforced, and groups lb-sg-* with rules in the nodes' group stay behind. Set it to false, and let the nodes' " +
+			"group accept their node ports (30000-32767) from the load balancers' subnet. External managers enforce " +
+			"loadBalancerSourceRanges: name each client there first",
+	}, {
+		Key:    "LoadBalancer.cascade-delete",
+		Value:  isFalse,
+		Unless: "LoadBalancer.enabled",
+		Why: "LoadBalancer.cascade-delete is false, and this manager deletes a load balancer with all below it in one " +
+			"request: remove the key",
 	}},
 }
 

@@ -325,7 +325,10 @@ var configRules = []ruleCase{
 		base: openstackCluster,
 		opts: facts.Options{Image: "ours"},
 		want: fails,
-		says: []string{"LoadBalancer.manage-security-groups is true", "set it to false", "transplant plan --image=official"},
+		says: []string{
+			"this manager changes no security group", "loadBalancerSourceRanges is not enforced", "lb-sg-* with rules in the nodes' group stay behind",
+			"Set it to false", "30000-32767", "transplant plan --image=official",
+		},
 		change: func(s *v1.Snapshot) {
 			configSettings(s, 0, map[string]string{"LoadBalancer.manage-security-groups": "Yes", "LoadBalancer.enabled": "true"})
 		},
@@ -341,6 +344,16 @@ var configRules = []ruleCase{
 		},
 	},
 	{
+		name: "no in-tree manager has managed security groups on OpenStack",
+		code: "CFG-001",
+		base: openstackCluster,
+		opts: facts.Options{Image: "official"},
+		want: pass_,
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"LoadBalancer.manage-security-groups": "true", "LoadBalancer.enabled": "off"})
+		},
+	},
+	{
 		name: "ours has no load balancers to manage groups for on OpenStack",
 		code: "CFG-001",
 		base: openstackCluster,
@@ -351,11 +364,15 @@ var configRules = []ruleCase{
 		},
 	},
 	{
-		name: "the official manager manages security groups on OpenStack",
+		name: "the in-tree manager has managed security groups on OpenStack by half, whichever manager follows",
 		code: "CFG-001",
 		base: openstackCluster,
 		opts: facts.Options{Image: "official"},
-		want: pass_,
+		want: warn,
+		says: []string{
+			"in tree half of it is applied: loadBalancerSourceRanges is not enforced", "lb-sg-* with rules in the nodes' group stay behind",
+			"Set it to false", "External managers enforce loadBalancerSourceRanges",
+		},
 		change: func(s *v1.Snapshot) {
 			configSettings(s, 0, map[string]string{"LoadBalancer.manage-security-groups": "true"})
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/pools"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -24,6 +25,7 @@ import (
 	occm "k8s.io/cloud-provider-openstack/pkg/openstack"
 	cloudapi "k8s.io/cloud-provider/api"
 
+	"github.com/transplant-dev/transplant/ccm/cloud"
 	servicecontroller "github.com/transplant-dev/transplant/ccm/service"
 	"github.com/transplant-dev/transplant/lab/openstacksim"
 	"github.com/transplant-dev/transplant/lab/poll"
@@ -35,6 +37,8 @@ const (
 	cluster = "bench"
 	// ports is how many a load balancer has to which a node is added.
 	ports = 10
+	// initialised is how many servers are.
+	initialised = 200
 	// services is how many are created together.
 	services = 50
 	// octaviaWorkers is how many load balancers Octavia works on at a time.
@@ -173,18 +177,7 @@ func BenchmarkANodeMoreOnTenPorts(b *testing.B) {
 func upstreamsWay(b *testing.B) period {
 	b.Helper()
 	p, s := newProject(b, 3), service(0, ports)
-	made, err := cloudprovider.GetCloudProvider(occm.ProviderName, bytes.NewReader(p.Config("[LoadBalancer]")))
-	if err != nil {
-		b.Fatal(err)
-	}
-	stop := make(chan struct{})
-	b.Cleanup(func() { close(stop) })
-	api := fake.NewClientset(s)
-	made.Initialize(clients{api: api}, stop)
-	balancers, ok := made.LoadBalancer()
-	if !ok {
-		b.Fatal("upstream's provider has no load balancers")
-	}
+	balancers := p.upstreamBalancers(b, s)
 	if _, err := balancers.EnsureLoadBalancer(b.Context(), cluster, s, p.nodes); err != nil {
 		b.Fatal(err)
 	}
@@ -195,14 +188,123 @@ func upstreamsWay(b *testing.B) period {
 	if err := balancers.UpdateLoadBalancer(b.Context(), cluster, s, p.nodes); err != nil {
 		b.Fatal(err)
 	}
-	out := period{took: time.Since(begin)}
+	out := period{took: time.Since(begin), calls: p.calls(b)}
+	p.complete(b)
+	return out
+}
+
+// upstream is cloud-provider-openstack in the project, in a cluster with some objects.
+func (p *project) upstream(b *testing.B, objects ...runtime.Object) cloudprovider.Interface {
+	b.Helper()
+	made, err := cloudprovider.GetCloudProvider(occm.ProviderName, bytes.NewReader(p.Config("[LoadBalancer]")))
+	if err != nil {
+		b.Fatal(err)
+	}
+	stop := make(chan struct{})
+	b.Cleanup(func() { close(stop) })
+	made.Initialize(clients{api: fake.NewClientset(objects...)}, stop)
+	return made
+}
+
+func (p *project) upstreamBalancers(b *testing.B, s *corev1.Service) cloudprovider.LoadBalancer {
+	b.Helper()
+	balancers, ok := p.upstream(b, s).LoadBalancer()
+	if !ok {
+		b.Fatal("upstream's provider has no load balancers")
+	}
+	return balancers
+}
+
+// calls are how many there were since the last time.
+func (p *project) calls(b *testing.B) (calls int) {
+	b.Helper()
 	for _, c := range p.Calls() {
-		if out.calls++; c.Unknown {
+		if calls++; c.Unknown {
 			b.Fatalf("the simulator does not know %s ?%s", c, c.Query)
 		}
 	}
-	p.complete(b)
-	return out
+	return calls
+}
+
+// newNodes is a project with the nodes of 200 servers, none of which has a providerID yet.
+func newNodes(b *testing.B) *project {
+	b.Helper()
+	p := newProject(b, initialised)
+	for _, n := range p.nodes {
+		n.Spec.ProviderID = ""
+	}
+	return p
+}
+
+// BenchmarkTwoHundredServersInitialised describes the servers of new nodes, login and all.
+func BenchmarkTwoHundredServersInitialised(b *testing.B) {
+	for b.Loop() {
+		p := newNodes(b)
+		begin := time.Now()
+		states, err := p.cloud.ListInstances(b.Context(), p.nodes, cloud.WantExists|cloud.WantShutdown|cloud.WantMetadata)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ours := period{took: time.Since(begin), calls: p.calls(b)}
+		for _, s := range states {
+			if s.Err != nil || s.Metadata == nil || len(s.Metadata.NodeAddresses) == 0 {
+				b.Fatalf("a node is described as %+v", s)
+			}
+		}
+
+		p = newNodes(b)
+		begin = time.Now()
+		instances, ok := p.upstream(b).InstancesV2() // which logs in
+		if !ok {
+			b.Fatal("upstream's provider has no InstancesV2")
+		}
+		for _, n := range p.nodes {
+			if metadata, err := instances.InstanceMetadata(b.Context(), n); err != nil || len(metadata.NodeAddresses) == 0 {
+				b.Fatalf("node %s is described as %+v, error %v", n.Name, metadata, err)
+			}
+		}
+		theirs := period{took: time.Since(begin), calls: p.calls(b)}
+		report(b, fmt.Sprintf("%d servers initialised", initialised), ours, theirs, 10)
+	}
+}
+
+// BenchmarkAnUnchangedLoadBalancer ensures a load balancer of ten ports again, as each resync does.
+func BenchmarkAnUnchangedLoadBalancer(b *testing.B) {
+	for b.Loop() {
+		again := func(p *project, balancers cloudprovider.LoadBalancer, s *corev1.Service) period {
+			ensure := func() error {
+				_, err := balancers.EnsureLoadBalancer(b.Context(), cluster, s, p.nodes)
+				return err
+			}
+			var begin time.Time
+			for range 3 { // the second one may look at what the first one has made
+				p.Advance(time.Minute)
+				p.Calls()
+				begin = time.Now()
+				if err := settle(b.Context(), ensure); err != nil {
+					b.Fatal(err)
+				}
+			}
+			return period{took: time.Since(begin), calls: p.calls(b)}
+		}
+		s := service(0, ports)
+		p := newProject(b, 3)
+		ours := again(p, p.balancers, s)
+		p = newProject(b, 3)
+		theirs := again(p, p.upstreamBalancers(b, s), s)
+		report(b, fmt.Sprintf("an unchanged load balancer of %d ports", ports), ours, theirs, 3)
+	}
+}
+
+// report prints our calls next to upstream's.
+func report(b *testing.B, what string, ours, theirs period, goal int) {
+	b.Helper()
+	ratio := float64(theirs.calls) / float64(ours.calls)
+	b.ReportMetric(float64(ours.calls), "calls")
+	b.ReportMetric(float64(theirs.calls), "calls-upstream")
+	b.ReportMetric(ratio, "x-upstream")
+	b.Logf("%s: %d calls in %.2f s (goal: %d calls); upstream's provider %d calls in %.2f s: %.0f times as many", what, ours.calls,
+		ours.took.Seconds(), goal, theirs.calls, theirs.took.Seconds(), ratio)
 }
 
 // complete checks that each pool has all nodes.

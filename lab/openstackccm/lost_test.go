@@ -235,3 +235,35 @@ func TestTheServiceControllerHasLostPartsMadeAgain(t *testing.T) {
 	b.nothingLeft(t)
 	b.noneUnknown(t, b.Calls())
 }
+
+// A worker that has died in the middle leaves a load balancer PENDING for ever, and no request of ours ends that.
+func TestALoadBalancerThatStaysPending(t *testing.T) {
+	b := balance(t, 2)
+	s := service("web")
+	resume := b.StopWorker()
+	_ = b.once(t, s)
+	stale := b.only(t).ID
+	b.Advance(time.Hour)
+	b.wait(14 * time.Minute)
+	if err := b.once(t, s); err == nil || !strings.Contains(err.Error(), "is PENDING_CREATE") {
+		t.Errorf("after 14 minutes, the error is %v", err)
+	}
+	b.wait(2 * time.Minute)
+	b.Calls()
+	for range 2 {
+		contains(t, b.once(t, s), stale, "has been PENDING_CREATE for 16m0s", "may have died", "set its provisioning_status to ERROR in Octavia's database")
+		contains(t, b.balancers.EnsureLoadBalancerDeleted(t.Context(), cluster, s), "has been PENDING_CREATE for 16m0s", "provisioning_status")
+	}
+	b.wrote(t)
+
+	b.SetStatus(stale, openstacksim.Errored)
+	resume()
+	contains(t, b.fails(t, s), "is in ERROR", onError)
+	s.Annotations[onError] = "recreate"
+	contains(t, b.fails(t, s), "It is deleted, and made again")
+	if address := b.ensure(t, s); address == "" || b.only(t).ID == stale {
+		t.Errorf("the address is %q, load balancer %+v", address, b.only(t))
+	}
+	b.remove(t, s)
+	b.nothingLeft(t)
+}

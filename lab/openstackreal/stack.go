@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/transplant-dev/transplant/lab/poll"
 )
 
@@ -222,6 +224,20 @@ func (s *Stack) Launch(name string) error {
 	file := filepath.Join(s.dir, "pids", name)
 	if err := os.WriteFile(file, []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("recording OpenStack's %s: %w", name, err)
+	}
+	return nil
+}
+
+// FailBalancer sets a load balancer to ERROR in Octavia's database. Octavia has no command for one that stays PENDING.
+func (s *Stack) FailBalancer(ctx context.Context, id string) error {
+	if err := uuid.Validate(id); err != nil {
+		return fmt.Errorf("load balancer %q: %w", id, err)
+	}
+	socket := filepath.Join(s.dir, "mysql.sock")
+	statement := "UPDATE load_balancer SET provisioning_status='ERROR' WHERE id='" + id + "'"
+	cmd := exec.CommandContext(ctx, "mariadb", "--no-defaults", "-uroot", "-S", socket, "octavia", "-e", statement)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("setting load balancer %s to ERROR: %w: %s", id, err, out)
 	}
 	return nil
 }

@@ -69,8 +69,10 @@ func (c *Cloud) compute(in request) (answer, *refusal) {
 		return answer{}, unknown(in)
 	}
 	switch template(in.path) {
-	case "servers/detail", "servers":
-		return c.listServers(in)
+	case "servers/detail":
+		return c.listServers(in, c.show)
+	case "servers":
+		return c.listServers(in, showBriefly)
 	case "servers/{id}/os-interface":
 		return c.listInterfaces(in.path[1])
 	case "servers/{id}":
@@ -80,6 +82,9 @@ func (c *Cloud) compute(in request) (answer, *refusal) {
 		}
 		return answer{status: http.StatusOK, body: object{"server": c.show(s, in)}}, nil
 	}
+	if name, ok := strings.CutPrefix(strings.Join(in.path, "/"), "flavors/"+FlavorID("")); ok {
+		return answer{status: http.StatusOK, body: object{"flavor": object{"id": FlavorID(name), "name": name}}}, nil
+	}
 	if len(in.path) == 2 && in.path[0] == "servers" {
 		return answer{}, refuse(http.StatusNotFound, "itemNotFound", "Instance %s could not be found.", in.path[1])
 	}
@@ -87,7 +92,7 @@ func (c *Cloud) compute(in request) (answer, *refusal) {
 }
 
 // listServers has names as regular expressions, and pages by marker, as Nova has.
-func (c *Cloud) listServers(in request) (answer, *refusal) {
+func (c *Cloud) listServers(in request, show func(*Server, request) object) (answer, *refusal) {
 	query := in.URL.Query()
 	for key := range query {
 		if !slices.Contains([]string{"name", "limit", "marker"}, key) {
@@ -125,7 +130,7 @@ func (c *Cloud) listServers(in request) (answer, *refusal) {
 	}
 	list := make([]object, 0, len(matching))
 	for _, id := range matching {
-		list = append(list, c.show(c.servers[id], in))
+		list = append(list, show(c.servers[id], in))
 	}
 	body["servers"] = list
 	return answer{status: http.StatusOK, body: body}, nil
@@ -162,7 +167,16 @@ func (c *Cloud) listInterfaces(server string) (answer, *refusal) {
 	return answer{status: http.StatusOK, body: object{"interfaceAttachments": list}}, nil
 }
 
+// showBriefly is a server in a list without details.
+func showBriefly(s *Server, _ request) object {
+	return object{"id": s.ID, "name": s.Name, "links": []object{}}
+}
+
 func (c *Cloud) show(s *Server, in request) object {
+	metadata := s.Metadata
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
 	addresses := map[string][]object{}
 	for _, id := range c.portIDs() {
 		p := c.ports[id]
@@ -198,7 +212,7 @@ func (c *Cloud) show(s *Server, in request) object {
 		"status":                      s.Status,
 		"tenant_id":                   Project,
 		"user_id":                     "u-" + User,
-		"metadata":                    s.Metadata,
+		"metadata":                    metadata,
 		"created":                     "2026-01-01T00:00:00Z",
 		"updated":                     "2026-01-01T00:00:00Z",
 		"accessIPv4":                  s.AccessIPv4,

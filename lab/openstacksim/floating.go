@@ -431,13 +431,21 @@ func (c *Cloud) listGroups(in request, kind string) (answer, *refusal) {
 		group, remote := query.Get("security_group_id"), query.Get("remote_group_id")
 		if (group == "" || r.Group == group) && (remote == "" || r.RemoteGroup == remote) {
 			list = append(list, object{
-				"id": r.ID, "security_group_id": r.Group, "remote_group_id": r.RemoteGroup, "direction": "ingress",
+				"id": r.ID, "security_group_id": r.Group, "remote_group_id": textOrNone(r.RemoteGroup), "direction": "ingress",
 				"ethertype": "IPv4", "protocol": r.Protocol, "port_range_min": r.Port, "port_range_max": r.Port,
-				"remote_ip_prefix": r.Prefix, "project_id": Project,
+				"remote_ip_prefix": textOrNone(r.Prefix), "project_id": Project,
 			})
 		}
 	}
 	return answer{status: http.StatusOK, body: object{"security_group_rules": list}}, nil
+}
+
+// textOrNone is how an API shows a text that may not be there.
+func textOrNone(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
 }
 
 // deleteGroup deletes a group with its rules and those that name it, as Neutron does, unless a port has it.

@@ -67,6 +67,7 @@ type octavia struct {
 	ready   map[string]time.Time
 	pending time.Duration
 	work    *work  // nil for pending alone
+	stopped bool   // nothing that is PENDING goes on
 	failing string // the status that changes end in; empty for ACTIVE
 	losing  int    // how many of the next trees lose their parts
 	quota   map[string]int
@@ -151,8 +152,22 @@ func (c *Cloud) Advance(d time.Duration) {
 
 func (c *Cloud) now() time.Time { return time.Now().Add(c.octavia.offset).UTC() }
 
+// StopWorker has everything that is PENDING stay so, until it is resumed.
+func (c *Cloud) StopWorker() (resume func()) {
+	stop := func(stopped bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.octavia.stopped = stopped
+	}
+	stop(true)
+	return func() { stop(false) }
+}
+
 // settle ends the PENDING statuses whose time has come.
 func (c *Cloud) settle() {
+	if c.octavia.stopped {
+		return
+	}
 	for id, at := range c.octavia.ready {
 		if c.now().Before(at) {
 			continue

@@ -35,7 +35,12 @@ const patience = 5 * time.Minute
 // until waits for a condition, whose last answer is in the failure.
 func until(t *testing.T, what string, condition func(context.Context) string) {
 	t.Helper()
-	err := poll.Within(t.Context(), 100*time.Millisecond, patience, what, func(ctx context.Context) error {
+	untilWithin(t, patience, what, condition)
+}
+
+func untilWithin(t *testing.T, limit time.Duration, what string, condition func(context.Context) string) {
+	t.Helper()
+	err := poll.Within(t.Context(), 100*time.Millisecond, limit, what, func(ctx context.Context) error {
 		if missing := condition(ctx); missing != "" {
 			return errors.New(missing)
 		}

@@ -15,7 +15,10 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/lab/apiserver"
+	"github.com/transplant-dev/transplant/lab/openstacksim"
 )
+
+const onError = "transplant.dev/openstack-on-error"
 
 const internal = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 
@@ -32,11 +35,7 @@ func TestTheLifeOfAClusterOnTheSimulator(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			sim := simulator(t)
 			live(t, sim, version)
-			for _, call := range sim.Calls() {
-				if call.Unknown {
-					t.Errorf("unknown to the simulator: %s ?%s", call, call.Query)
-				}
-			}
+			sim.noneUnknown(t, sim.Calls())
 		})
 	}
 }
@@ -82,8 +81,10 @@ func live(t *testing.T, s site, version string) {
 		{"tokens are revoked", (*life).revoked},
 		{"Octavia is killed between two changes", (*life).withoutOctavia},
 		{"Octavia's API is killed while a load balancer is made", (*life).interrupted},
+		{"Octavia's worker is killed while a load balancer is made", (*life).killed},
 		{"a server is stopped", (*life).stopped},
 		{"a server is deleted", (*life).deleted},
+		{"a server joins", (*life).joined},
 		{"Services go", (*life).unexposed},
 		{"all servers go", (*life).emptied},
 	} {
@@ -102,10 +103,16 @@ func live(t *testing.T, s site, version string) {
 
 func (l *life) initialised(t *testing.T) {
 	t.Helper()
-	for i, s := range l.servers {
-		l.register(t, s.name, s.id, fmt.Sprintf("10.244.%d.0/24", i))
+	l.initialise(t, l.servers...)
+}
+
+// initialise has the Nodes of servers initialised.
+func (l *life) initialise(t *testing.T, added ...server) {
+	t.Helper()
+	for _, s := range added {
+		l.register(t, s.name, s.id, s.podCIDR())
 	}
-	for _, s := range l.servers {
+	for _, s := range added {
 		want := map[string]string{
 			"providerID": "openstack:///" + s.id, "addresses": fmt.Sprint([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.address}}),
 			"zone": "nova", "region": "RegionOne", "type": l.flavor(), "uninitialised": "false",
@@ -141,8 +148,7 @@ func (l *life) untilRoutes(t *testing.T) {
 	t.Helper()
 	var routes, pairs []string
 	for _, s := range l.servers {
-		cidr := fmt.Sprintf("10.244.%s.0/24", strings.TrimPrefix(s.name, "worker-"))
-		routes, pairs = append(routes, cidr+" via "+s.address), append(pairs, cidr)
+		routes, pairs = append(routes, s.podCIDR()+" via "+s.address), append(pairs, s.podCIDR())
 	}
 	until(t, "routes", func(ctx context.Context) string {
 		got, err := l.see.Routes(ctx)
@@ -155,6 +161,11 @@ func (l *life) untilRoutes(t *testing.T) {
 		}
 		return cmp.Diff(routes, got) + cmp.Diff(pairs, passed)
 	})
+}
+
+// podCIDR is that of the server's Node.
+func (s server) podCIDR() string {
+	return fmt.Sprintf("10.244.%s.0/24", strings.TrimPrefix(s.name, "worker-"))
 }
 
 // lines are how the load balancer of a Service has to look, given what is different from port to port.
@@ -295,20 +306,67 @@ func (l *life) untilOctavia(t *testing.T) {
 	})
 }
 
-func (l *life) interrupted(t *testing.T) {
+// beginExposing makes a Service, and waits until Octavia has begun with its load balancer.
+func (l *life) beginExposing(t *testing.T, name string) (lb string) {
 	t.Helper()
-	l.expose(t, "late", nil, 80)
+	l.expose(t, name, nil, 80)
 	until(t, "a load balancer that is made", func(ctx context.Context) string {
-		if lb, err := l.see.Balancer(ctx, "kube_service_lab_default_late"); err != nil || lb == nil {
-			return fmt.Sprintf("load balancer %v, error %v", lb, err)
+		begun, err := l.see.Balancer(ctx, "kube_service_lab_default_"+name)
+		if err != nil || begun == nil {
+			return fmt.Sprintf("load balancer %v, error %v", begun, err)
 		}
+		lb = begun.ID
 		return ""
 	})
+	return lb
+}
+
+func (l *life) interrupted(t *testing.T) {
+	t.Helper()
+	l.beginExposing(t, "late")
 	back := l.octaviaAway(t, false)
 	back()
 	l.untilOctavia(t)
 	l.untilAddress(t, "late", true)
 	l.untilShape(t, "late", "TCP")
+}
+
+// stuck is how long the manager may take to say that a load balancer stays PENDING: it waits 15 minutes for Octavia.
+const stuck = 20 * time.Minute
+
+// A real worker has acknowledged the request before it dies, and no queue delivers it again. If it was in the middle,
+// the load balancer stays PENDING_CREATE until an administrator ends that. The manager has to say so. If it had not
+// begun, the load balancer is made once it is back.
+func (l *life) killed(t *testing.T) {
+	t.Helper()
+	defer l.slowDown()()
+	id := l.beginExposing(t, "killed")
+	back := l.octaviaAway(t, true)
+	if sim, ok := l.site.(*simulated); ok {
+		sim.Advance(time.Hour)
+		all := sim.LoadBalancers()
+		if last := all[len(all)-1]; last.ID != id || last.Status != openstacksim.PendingCreate {
+			t.Errorf("without a worker, the load balancer is %+v", last)
+		}
+	}
+	back()
+	l.untilOctavia(t)
+	gaveUp := false
+	untilWithin(t, stuck, "an address of killed, or the event that its load balancer stays PENDING", func(ctx context.Context) string {
+		failures, err := l.failures(ctx, "killed")
+		gaveUp = slices.ContainsFunc(failures, func(f string) bool { return strings.Contains(f, "set its provisioning_status to ERROR") })
+		if shown := l.service(t, "killed").Status.LoadBalancer.Ingress; gaveUp || len(shown) == 1 {
+			return ""
+		}
+		return fmt.Sprintf("failures %v, error %v", failures, err)
+	})
+	if gaveUp { // what the event asks for
+		t.Log("the load balancer has stayed PENDING")
+		l.failBalancer(t, id)
+		l.patch(t, "killed", map[string]any{"metadata": map[string]any{"annotations": map[string]any{onError: "recreate"}}})
+	}
+	l.untilAddress(t, "killed", true)
+	l.untilShape(t, "killed", "TCP")
 }
 
 func (l *life) stopped(t *testing.T) {
@@ -329,6 +387,45 @@ func (l *life) deleted(t *testing.T) {
 	l.lose(t, l.servers[2])
 	l.servers = l.servers[:2]
 	l.untilRoutes(t)
+	l.untilShapes(t)
+}
+
+// untilShapes waits for all load balancers to have the servers that are there as members, and none else.
+func (l *life) untilShapes(t *testing.T) {
+	t.Helper()
+	for name, suffix := range map[string]string{"web": "TCP", "inside": "TCP from 198.51.100.0/24", "late": "TCP", "killed": "TCP"} {
+		l.untilShape(t, name, suffix)
+	}
+}
+
+func (l *life) joined(t *testing.T) {
+	t.Helper()
+	added := l.addServers(t, "worker-3")
+	sim, simulated := l.site.(*simulated)
+	var before []openstacksim.Call
+	if simulated {
+		before = sim.Calls()
+	}
+	l.initialise(t, added...)
+	l.servers = append(l.servers, added...)
+	l.untilRoutes(t)
+	l.untilShapes(t)
+	if !simulated {
+		return
+	}
+	var writes []string
+	calls := sim.Calls()
+	for _, call := range calls {
+		if call.Mutates() && call.Service == "load-balancer" {
+			writes = append(writes, call.Method+" "+call.Path)
+		}
+	}
+	sim.noneUnknown(t, before)
+	sim.noneUnknown(t, calls)
+	// one for each port of web, inside, late and killed
+	if want := slices.Repeat([]string{"PUT lbaas/pools/{id}/members"}, 5); !slices.Equal(writes, want) {
+		t.Errorf("for a node more, Octavia got %v, want %v", writes, want)
+	}
 }
 
 // lose deletes a server, and waits until its Node is gone.
@@ -347,7 +444,7 @@ func (l *life) lose(t *testing.T, gone server) {
 func (l *life) unexposed(t *testing.T) {
 	t.Helper()
 	l.change(t, "inside", map[string]any{"type": "ClusterIP", "loadBalancerSourceRanges": nil})
-	for _, name := range []string{"web", "late"} {
+	for _, name := range []string{"web", "late", "killed"} {
 		if err := l.admin.CoreV1().Services("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}

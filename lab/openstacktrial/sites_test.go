@@ -35,8 +35,12 @@ type site interface {
 	addServers(t *testing.T, names ...string) []server
 	stopServer(t *testing.T, id string)
 	deleteServer(t *testing.T, id string)
-	// octaviaAway ends Octavia in the middle of whatever it does; back starts it again.
+	// octaviaAway ends Octavia's API in the middle of whatever it does, and its worker, too; back starts them again.
 	octaviaAway(t *testing.T, worker bool) (back func())
+	// slowDown has Octavia take its time for a change, as far as it would be too fast; back ends that.
+	slowDown() (back func())
+	// failBalancer sets a load balancer that is PENDING to ERROR, as an administrator does.
+	failBalancer(t *testing.T, id string)
 	// revokeTokens has the program's tokens refused; it can log in again.
 	revokeTokens(t *testing.T)
 }
@@ -72,11 +76,14 @@ type simulated struct {
 	servers  int
 }
 
+// briefly is how long a change takes in the simulator.
+const briefly = 300 * time.Millisecond
+
 func simulator(t *testing.T) *simulated {
 	t.Helper()
 	sim := openstacksim.Start(openstacksim.Options{})
 	t.Cleanup(sim.Close)
-	sim.SetPending(300 * time.Millisecond)
+	sim.SetPending(briefly)
 	sim.AddSubnet(openstacksim.Subnet{ID: "11111111-0000-4000-8000-000000000001", Name: "public-1", Network: "public", External: true})
 	return &simulated{Cloud: sim, routerID: sim.AddRouter("nodes", "10.0.0.1")}
 }
@@ -111,8 +118,33 @@ func (s *simulated) stopServer(_ *testing.T, id string) {
 
 func (s *simulated) deleteServer(_ *testing.T, id string) { s.DeleteServer(id) }
 
-func (s *simulated) octaviaAway(*testing.T, bool) func() {
-	return s.Add(openstacksim.Fault{Service: "load-balancer"}) // connections are closed
+func (s *simulated) octaviaAway(_ *testing.T, worker bool) func() {
+	resume := func() {}
+	if worker {
+		resume = s.StopWorker()
+	}
+	back := s.Add(openstacksim.Fault{Service: "load-balancer"}) // connections are closed
+	return func() {
+		back()
+		resume()
+	}
+}
+
+func (s *simulated) slowDown() func() {
+	s.SetPending(time.Minute)
+	return func() { s.SetPending(briefly) }
+}
+
+func (s *simulated) failBalancer(_ *testing.T, id string) { s.SetStatus(id, openstacksim.Errored) }
+
+// noneUnknown checks that the simulator has answered each of some calls.
+func (s *simulated) noneUnknown(t *testing.T, calls []openstacksim.Call) {
+	t.Helper()
+	for _, call := range calls {
+		if call.Unknown {
+			t.Errorf("unknown to the simulator: %s ?%s", call, call.Query)
+		}
+	}
 }
 
 func (s *simulated) revokeTokens(*testing.T) { s.RevokeTokens() }
@@ -230,6 +262,15 @@ func (s *stack) octaviaAway(t *testing.T, worker bool) (back func()) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+func (s *stack) slowDown() func() { return func() {} }
+
+func (s *stack) failBalancer(t *testing.T, id string) {
+	t.Helper()
+	if err := s.FailBalancer(t.Context(), id); err != nil {
+		t.Fatal(err)
 	}
 }
 

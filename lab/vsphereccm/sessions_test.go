@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	testclock "k8s.io/utils/clock/testing"
+
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/lab/poll"
 	"github.com/transplant-dev/transplant/lab/vspheresim"
 	"github.com/transplant-dev/transplant/provider/vsphere/client"
+	"github.com/transplant-dev/transplant/provider/vsphere/cloudconf"
 )
 
 func count(calls []string, call string) (n int) {
@@ -202,4 +206,119 @@ func TestACallerThatLeavesTakesNoOtherWithIt(t *testing.T) {
 	}
 	leave()
 	all.Wait()
+}
+
+// kept is a vCenter whose session has been used for a list of machines and for tags, and a clock.
+func kept(t *testing.T) (*vspheresim.VCenter, *client.VCenter, *testclock.FakePassiveClock) {
+	t.Helper()
+	sim := vcenter(t, vspheresim.Options{Machines: 1, Number: 1})
+	conf, _, err := cloudconf.Read(config(sim.Config("a", trusted(t, sim)), labels))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := testclock.NewFakePassiveClock(time.Now())
+	v := client.New(client.Options{Config: conf.VCenters[0], Credentials: client.CredentialsOf(conf.VCenters[0], nil), Clock: clock})
+	t.Cleanup(func() { v.Close(context.WithoutCancel(t.Context())) })
+	v.KeepAlive(t.Context())
+	if calls := sim.Calls(); len(calls) > 0 {
+		t.Errorf("there is no session, and it is kept by %v", calls)
+	}
+	if got := look(t, v); !got {
+		t.Error("a machine is not listed")
+	}
+	sim.Calls()
+	return sim, v, clock
+}
+
+// look lists machines and asks for their tags.
+func look(t *testing.T, v *client.VCenter) bool {
+	t.Helper()
+	list, err := v.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.AttachedTags(t.Context(), list.Places(list.Machines)); err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Machines) == 1
+}
+
+// logins are the SOAP and the REST logins among some calls.
+func logins(calls []string) (soap, rest int) {
+	return count(calls, "Login"), count(calls, "POST session")
+}
+
+func TestAnIdleSessionIsKept(t *testing.T) {
+	sim, v, clock := kept(t)
+	for range 20 { // 40 minutes: vCenter ends a session after 30 without a call, and one of REST after 5
+		clock.SetTime(clock.Now().Add(client.KeepAlivePeriod))
+		v.KeepAlive(t.Context())
+		if calls := sim.Calls(); count(calls, "CurrentTime") != 1 || count(calls, "GET session") != 1 || len(calls) != 2 {
+			t.Fatalf("an idle session is kept by %v", calls)
+		}
+	}
+	clock.SetTime(clock.Now().Add(time.Second))
+	v.KeepAlive(t.Context())
+	if calls := sim.Calls(); len(calls) > 0 {
+		t.Errorf("a session that was just used is kept by %v", calls)
+	}
+	look(t, v)
+	if soap, rest := logins(sim.Calls()); soap+rest > 0 {
+		t.Errorf("then there are %d SOAP and %d REST logins", soap, rest)
+	}
+	if sessions, err := sim.Sessions(t.Context()); err != nil || sessions != 1 {
+		t.Errorf("%d sessions, error %v", sessions, err)
+	}
+}
+
+// Machines are listed in each period, and their tags are read more seldom: the lists do not keep the REST session.
+func TestTheRESTSessionIsKeptBetweenLists(t *testing.T) {
+	sim, v, clock := kept(t)
+	kept := 0
+	for range 10 {
+		clock.SetTime(clock.Now().Add(client.KeepAlivePeriod / 4))
+		if _, err := v.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		v.KeepAlive(t.Context())
+		kept += count(sim.Calls(), "GET session")
+	}
+	if kept != 5 {
+		t.Errorf("in 5 minutes, the REST session was used %d times", kept)
+	}
+}
+
+func TestASessionThatEndsWhileItIsIdle(t *testing.T) {
+	sim, v, clock := kept(t)
+	if err := sim.EndSessions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(clock.Now().Add(client.KeepAlivePeriod))
+	v.KeepAlive(t.Context())
+	if soap, rest := logins(sim.Calls()); soap != 1 || rest != 0 {
+		t.Errorf("it is kept by %d SOAP and %d REST logins", soap, rest)
+	}
+	look(t, v)
+	if soap, rest := logins(sim.Calls()); soap != 0 || rest != 1 {
+		t.Errorf("the next look makes %d SOAP and %d REST logins", soap, rest)
+	}
+	sim.Add(vspheresim.Fault{}) // it is away: nothing is to be said to anyone
+	clock.SetTime(clock.Now().Add(client.KeepAlivePeriod))
+	v.KeepAlive(t.Context())
+	if soap, _ := logins(sim.Calls()); soap > 0 {
+		t.Errorf("%d logins to a vCenter that is away", soap)
+	}
+}
+
+// A REST session that has ended takes no SOAP session with it: vCenter would keep one that nothing uses for half an hour.
+func TestOnlyTheRESTSessionIsOpenedAgain(t *testing.T) {
+	sim, v, _ := kept(t)
+	sim.Add(vspheresim.Fault{Operation: "tag-association", Status: http.StatusUnauthorized, Times: 1})
+	look(t, v)
+	if soap, rest := logins(sim.Calls()); soap != 0 || rest != 1 {
+		t.Errorf("%d SOAP and %d REST logins", soap, rest)
+	}
+	if sessions, err := sim.Sessions(t.Context()); err != nil || sessions != 1 {
+		t.Errorf("%d sessions, error %v", sessions, err)
+	}
 }

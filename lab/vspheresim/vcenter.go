@@ -419,6 +419,9 @@ func (v *VCenter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if match := soapOperation.FindSubmatch(body); match != nil {
 		operation, call = string(match[1]), string(match[1])
 	}
+	if operation == "session" && r.URL.Query().Get("~action") == "get" {
+		call = "GET session" // it is asked for, and not opened
+	}
 	session := r.Header.Get(sessionHeader)
 	v.mu.Lock()
 	v.calls = append(v.calls, call)

@@ -60,6 +60,14 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 	if len(without) > 0 {
 		return judgeManagersWithoutConfig(without, len(in))
 	}
+	if half := settingsThatLast(f, in); !half.Empty() {
+		return findings.With(
+			half.Some(v1.Warn, "%s", half[0].Text),
+			"no setting that the in-tree provider applies by half",
+			half[0].Object,
+			"transplant explain CFG-001",
+		)
+	}
 	slices.Sort(changes)
 	changes = slices.Compact(changes)
 	if len(changes) == 0 {
@@ -123,6 +131,28 @@ func refusedByOurs(f facts.Facts, in []facts.Instance) (refused findings.Problem
 	if !bringsOurs(f) {
 		return nil
 	}
+	eachRefused(f, in, func(c configured, r catalogue.RefusedSetting) {
+		text := r.Why
+		if r.InTree != "" {
+			text += ". " + r.InTree
+		}
+		refused.Add(c.String(), "%s on %s: %s", c.Path, c.host.Name, text)
+	})
+	return refused
+}
+
+// settingsThatLast are those by which the in-tree provider has made what stays behind.
+func settingsThatLast(f facts.Facts, in []facts.Instance) (half findings.Problems) {
+	eachRefused(f, in, func(c configured, r catalogue.RefusedSetting) {
+		if r.InTree != "" {
+			half.Add(c.String(), "%s on %s: %s", c.Path, c.host.Name, r.InTree)
+		}
+	})
+	return half
+}
+
+// eachRefused finds the settings that our manager refuses.
+func eachRefused(f facts.Facts, in []facts.Instance, found func(configured, catalogue.RefusedSetting)) {
 	for _, p := range in {
 		c := p.Host.CloudConfig
 		if c == nil {
@@ -131,11 +161,10 @@ func refusedByOurs(f facts.Facts, in []facts.Instance) (refused findings.Problem
 		held := configured{*c, p.Host}
 		for _, r := range catalogue.RefusedByOurs(findings.OrElse(c.Provider, f.CloudName())) {
 			if held.has(r.Key) && r.Refuses(held.setting(r.Key), held.setting(r.Unless)) {
-				refused.Add(held.String(), "%s on %s: %s", c.Path, p.Host.Name, r.Why)
+				found(held, r)
 			}
 		}
 	}
-	return refused
 }
 
 // unreadConfig is the first manager that names a cloud config which was not read; nil when there is none.

@@ -87,7 +87,6 @@ type LoadBalancer struct {
 	EnableIngressHostname bool     `gcfg:"enable-ingress-hostname"`
 	IngressHostnameSuffix string   `gcfg:"ingress-hostname-suffix"`
 	MaxSharedLB           int      `gcfg:"max-shared-lb"`
-	ContainerStore        string   `gcfg:"container-store"`
 	DefaultTLSContainer   string   `gcfg:"default-tls-container-ref"`
 	SerialAPICalls        bool     `gcfg:"provider-requires-serial-api-calls"`
 	// FormerClusterNames are values that --cluster-name had before. Load balancers that are named with one belong to the
@@ -115,10 +114,9 @@ type Route struct {
 	RouterID string `gcfg:"router-id"`
 }
 
-// Metadata are the settings of the metadata service, which a manager does not ask. RequestTimeout bounds each request
-// to OpenStack, as with the external provider.
+// Metadata are the settings of the metadata service, which this manager does not ask. RequestTimeout bounds each
+// request to OpenStack, as with the external provider.
 type Metadata struct {
-	SearchOrder    string   `gcfg:"search-order"`
 	RequestTimeout Duration `gcfg:"request-timeout"`
 }
 
@@ -180,7 +178,6 @@ func defaults() *Config {
 		CascadeDelete:         true,
 		IngressHostnameSuffix: defaultHostnameSuffix,
 		MaxSharedLB:           2,
-		ContainerStore:        "barbican",
 	}
 	c.Metadata.RequestTimeout.Duration = defaultRequestTimeout
 	return c

@@ -1,6 +1,11 @@
 package cloudconf
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,8 +20,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-// keys are the keys that Config has, as the catalogue writes them.
-func keys() (all []string) {
+// keys are the keys that Config has, as the catalogue writes them, with the names of their fields.
+func keys() (all map[string]string) {
+	all = map[string]string{}
 	config := reflect.TypeFor[Config]()
 	for i := range config.NumField() {
 		section := config.Field(i)
@@ -30,10 +36,9 @@ func keys() (all []string) {
 			if key == "" {
 				key = strings.ToLower(field.Name)
 			}
-			all = append(all, section.Name+"."+key)
+			all[section.Name+"."+key] = field.Name
 		}
 	}
-	slices.Sort(all)
 	return all
 }
 
@@ -46,8 +51,55 @@ func TestEveryKeyOfTheExternalProviderIsRead(t *testing.T) {
 	}
 	external = append(external, "Global.token") // not documented, and read
 	slices.Sort(external)
-	if diff := cmp.Diff(slices.Compact(external), keys()); diff != "" {
-		t.Errorf("keys (-catalogue +Config):\n%s", diff)
+	known := slices.Sorted(maps.Keys(keys()))
+	for key := range notUsed {
+		known = append(known, key)
+	}
+	slices.Sort(known)
+	if diff := cmp.Diff(slices.Compact(external), known); diff != "" {
+		t.Errorf("keys (-catalogue +Config and notUsed):\n%s", diff)
+	}
+}
+
+// A key that is read and not used would be passed over in silence. It belongs into notUsed.
+func TestEveryKeyThatIsReadIsUsed(t *testing.T) {
+	used := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				used[s.Sel.Name] = true
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, field := range keys() {
+		if !used[field] {
+			t.Errorf("%s is read into %s, which nothing uses: use it, or name it in notUsed", key, field)
+		}
+	}
+}
+
+func TestAKeyOfTheExternalProviderThatIsNotUsedIsNamed(t *testing.T) {
+	text := "[Global]\nauth-url=https://keystone\n[LoadBalancer]\nContainer-Store=external\n[Metadata]\nsearch-order=configDrive\nrequest-timeout=5s\n"
+	_, notes, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(notes, "\n")
+	if len(notes) != 2 || !strings.Contains(all, "[LoadBalancer] Container-Store is not used: this manager hands default-tls-container-ref on") ||
+		!strings.Contains(all, "[Metadata] search-order is not used: this manager asks neither") {
+		t.Errorf("notes: %q", notes)
 	}
 }
 

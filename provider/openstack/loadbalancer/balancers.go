@@ -60,6 +60,10 @@ func New(
 			"group of the nodes accept their node ports (30000-32767) from the subnet of the load balancers. " +
 			"Groups that earlier managers made are removed with their Services")
 	}
+	if conf.LoadBalancer.Enabled && !conf.LoadBalancer.CascadeDelete {
+		return nil, errors.New("[LoadBalancer] cascade-delete=false is not supported: this manager deletes a load balancer " +
+			"with all below it in one request. Remove the key, or run the official manager where Octavia's driver cannot do that")
+	}
 	return &Balancers{
 		client:  to,
 		conf:    conf,
@@ -452,7 +456,8 @@ func (b *Balancers) pending(lb *loadbalancers.LoadBalancer, e *entry) error {
 	after, since := e.wait(b.now())
 	if since > tooLong {
 		return fmt.Errorf("load balancer %s (%s) has been %s for %s: Octavia's worker may have died in the middle. "+
-			"Ask the cloud's administrator to end this state (openstack loadbalancer status set, or failover)",
+			"Ask the cloud's administrator to set its provisioning_status to ERROR in Octavia's database. Octavia has no "+
+			"command that ends this state, and refuses a failover in it",
 			lb.Name, lb.ID, lb.ProvisioningStatus, since.Round(time.Minute))
 	}
 	return cloudapi.NewRetryError(fmt.Sprintf("load balancer %s (%s) is %s", lb.Name, lb.ID, lb.ProvisioningStatus), after)

@@ -14,9 +14,12 @@ import (
 
 // isSessionLost reports whether a call found that its session has ended, or that the session's view has.
 func isSessionLost(err error) bool {
-	return err != nil && (fault.Is(err, &types.NotAuthenticated{}) || errors.Is(err, errViewLost) ||
-		rest.IsStatusError(err, http.StatusUnauthorized))
+	return err != nil &&
+		(fault.Is(err, &types.NotAuthenticated{}) || errors.Is(err, errViewLost) || isRESTSessionLost(err))
 }
+
+// isRESTSessionLost reports whether it is the session with the REST API that has ended.
+func isRESTSessionLost(err error) bool { return rest.IsStatusError(err, http.StatusUnauthorized) }
 
 // errViewLost is that the view of a session does not exist any more.
 var errViewLost = errors.New("the view of all machines has ended")

@@ -84,8 +84,8 @@ func (v *VCenter) AttachedTags(ctx context.Context, objects []Ref) (Tags, error)
 			return err
 		}
 		ctx, list := tagLists.Read(ctx, "tags", "vCenter "+v.Name())
-		if v.tags == nil || time.Since(v.read) > tagAge {
-			v.tags, v.read = map[string]Tag{}, time.Now()
+		if v.tags == nil || v.options.Clock.Since(v.read) > tagAge {
+			v.tags, v.read = map[string]Tag{}, v.options.Clock.Now()
 		}
 		for chunk := range slices.Chunk(objects, objectsPerCall) {
 			if err := list.Page(); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/transplant-dev/transplant/provider/transport"
 	"github.com/transplant-dev/transplant/provider/vsphere/cloudconf"
@@ -44,6 +45,8 @@ type Options struct {
 	RefusedFor time.Duration
 	// Sent counts the requests that are sent; nil for none.
 	Sent *atomic.Int64
+	// Clock is nil for the machine's.
+	Clock clock.PassiveClock
 }
 
 const (
@@ -65,6 +68,7 @@ type VCenter struct {
 	tags    map[string]Tag // by ID, of tags and of categories; emptied at times
 	read    time.Time      // when tags was emptied
 	used    time.Time      // when the session was last used
+	tagged  time.Time      // when its REST session was
 	refusal error          // of the last login that vCenter refused
 	refused time.Time
 	of      *url.Userinfo // the credentials that it refused
@@ -88,6 +92,9 @@ func New(o Options) *VCenter {
 	if o.RefusedFor == 0 {
 		o.RefusedFor = DefaultRefusedFor
 	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 	return &VCenter{options: o, busy: make(chan struct{}, 1)}
 }
 
@@ -105,14 +112,16 @@ func (v *VCenter) Ping(ctx context.Context) error {
 	})
 }
 
-// KeepAlive uses a session that no call has used of late. It opens none.
+// KeepAlive uses a session that no call has used of late. It opens none. Lists of machines do not use the REST session:
+// it has a time of its own.
 func (v *VCenter) KeepAlive(ctx context.Context) {
 	if err := v.acquire(ctx); err != nil {
 		return
 	}
-	s, idle := v.session, time.Since(v.used) >= KeepAlivePeriod/2
+	isIdle := func(since time.Time) bool { return v.options.Clock.Since(since) >= KeepAlivePeriod/2 }
+	idle := v.session != nil && (isIdle(v.used) || v.session.rest != nil && isIdle(v.tagged))
 	v.release()
-	if s == nil || !idle {
+	if !idle {
 		return
 	}
 	err := v.callInSession(ctx, func(ctx context.Context, s *opened) error {
@@ -120,6 +129,7 @@ func (v *VCenter) KeepAlive(ctx context.Context) {
 			if current, err := s.rest.Session(ctx); err != nil || current == nil {
 				s.rest = nil // the next call for tags opens another
 			}
+			v.tagged = v.options.Clock.Now()
 		}
 		_, err := methods.GetCurrentTime(ctx, s.soap)
 		return err
@@ -172,13 +182,17 @@ func (v *VCenter) callInSession(ctx context.Context, call func(context.Context, 
 		err = call(ctx, s)
 		if again && isSessionLost(err) {
 			klog.V(2).InfoS("The session with a vCenter has ended; logging in again", "vCenter", v.Name())
-			v.dropSession()
+			if isRESTSessionLost(err) {
+				s.rest = nil // the other one may be there
+			} else {
+				v.dropSession()
+			}
 			continue
 		}
 		if err != nil {
 			return v.explain(err)
 		}
-		v.used = time.Now()
+		v.used = v.options.Clock.Now()
 		return nil
 	}
 }
@@ -199,7 +213,7 @@ func (v *VCenter) open(ctx context.Context) (*opened, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vCenter %s: %w", v.Name(), err)
 	}
-	if v.refusal != nil && time.Since(v.refused) < v.options.RefusedFor && *user == *v.of {
+	if v.refusal != nil && v.options.Clock.Since(v.refused) < v.options.RefusedFor && *user == *v.of {
 		return nil, v.refusal
 	}
 	v.refusal = nil
@@ -210,7 +224,7 @@ func (v *VCenter) open(ctx context.Context) (*opened, error) {
 	}
 	err = fmt.Errorf("logging in to %w", v.explain(err))
 	if Refused(err) {
-		v.refusal, v.refused, v.of = err, time.Now(), user
+		v.refusal, v.refused, v.of = err, v.options.Clock.Now(), user
 	}
 	return nil, err
 }
@@ -248,6 +262,7 @@ func (v *VCenter) login(ctx context.Context, user *url.Userinfo) (*opened, error
 
 // restSession is the manager of tags, after logging in to vCenter's REST API if that was not done.
 func (v *VCenter) restSession(ctx context.Context, s *opened) (*tags.Manager, error) {
+	v.tagged = v.options.Clock.Now()
 	if s.rest != nil {
 		return s.rest, nil
 	}
