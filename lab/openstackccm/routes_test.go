@@ -117,12 +117,12 @@ func TestRoutesLiveAndLeaveNothing(t *testing.T) {
 
 // Another writer changes the router and the port between what is read and what is written: the in-tree manager, or an administrator.
 func TestNoRouteOfAnotherWriterIsLost(t *testing.T) {
-	f, router, nodes, routes := routed(t, openstacksim.Options{WithoutAtomicRoutes: true}, 1)
+	f, router, nodes, routes := routed(t, openstacksim.Options{}, 1)
 	list(t, routes)
 	f.BeforeNext(http.MethodPut, "ports/{id}", func() {
 		f.ChangePort(f.portOf(t, nodes[0]), func(p *openstacksim.Port) { p.Pairs = append(p.Pairs, "172.16.0.0/24") })
 	})
-	f.BeforeNext(http.MethodPut, "routers/{id}", func() { f.AddRoute(router, "172.17.0.0/24 via 10.0.0.77") })
+	f.BeforeNext(http.MethodPut, "routers/{id}/add_extraroutes", func() { f.AddRoute(router, "172.17.0.0/24 via 10.0.0.77") })
 	create(t, routes, nodes[0], "10.244.0.0/24")
 	if diff := cmp.Diff([]string{"10.244.0.0/24 via 10.0.0.10", "172.17.0.0/24 via 10.0.0.77"}, f.Routes(router)); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)

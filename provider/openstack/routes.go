@@ -29,7 +29,8 @@ import (
 //
 // The in-tree provider writes the router's whole list. This one adds and removes single routes where Neutron can
 // (extraroute-atomic, since Stein). So neither it nor an administrator loses what the other has written. Elsewhere it
-// writes the list with the revision that it has read.
+// writes the list that it has just read. Neutron compares no revision where only routes change. So what another one
+// writes in that moment is lost.
 //
 // A pair is added after its route, and removed before it. So whatever a call that ends early leaves behind is a route,
 // which the next list shows.
@@ -306,36 +307,26 @@ func (r *routes) changeRoute(ctx context.Context, to *neutron, entry routers.Rou
 func (r *routes) rewrite(ctx context.Context, to *neutron, entry routers.Route, wanted bool) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	for range rounds {
-		router, err := r.get(ctx, to)
-		if err != nil {
-			return err
-		}
-		if slices.Contains(router.Routes, entry) == wanted {
-			return nil
-		}
-		list := slices.DeleteFunc(slices.Clone(router.Routes), func(e routers.Route) bool { return e == entry })
-		if wanted {
-			list = append(list, entry)
-		}
-		if list == nil {
-			list = []routers.Route{}
-		}
-		options := routers.UpdateOpts{Routes: &list}
-		if router.RevisionNumber > 0 { // 0 is a Neutron without revisions
-			options.RevisionNumber = &router.RevisionNumber
-		}
-		_, err = routers.Update(ctx, to.ServiceClient, r.router, options).Extract()
-		if err == nil {
-			return nil
-		}
-		if !client.Conflict(err) {
-			return fmt.Errorf("changing the route to %s via %s of router %s: %w",
-				entry.DestinationCIDR, entry.NextHop, r.router, client.Explain(err))
-		}
+	router, err := r.get(ctx, to)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("changing the route to %s via %s of router %s: others changed the router %d times meanwhile",
-		entry.DestinationCIDR, entry.NextHop, r.router, rounds)
+	if slices.Contains(router.Routes, entry) == wanted {
+		return nil
+	}
+	list := slices.DeleteFunc(slices.Clone(router.Routes), func(e routers.Route) bool { return e == entry })
+	if wanted {
+		list = append(list, entry)
+	}
+	if list == nil {
+		list = []routers.Route{}
+	}
+	_, err = routers.Update(ctx, to.ServiceClient, r.router, routers.UpdateOpts{Routes: &list}).Extract()
+	if err != nil {
+		return fmt.Errorf("changing the route to %s via %s of router %s: %w",
+			entry.DestinationCIDR, entry.NextHop, r.router, client.Explain(err))
+	}
+	return nil
 }
 
 func (r *routes) get(ctx context.Context, to *neutron) (*routers.Router, error) {
@@ -399,7 +390,7 @@ func (r *routes) open(ctx context.Context) (*neutron, error) {
 	}
 	if !made.atomic {
 		klog.InfoS(
-			"Neutron cannot add single routes; the router's whole list is written with its revision",
+			"Neutron cannot add single routes; the router's whole list is written, and what others write then is lost",
 			"router",
 			r.router,
 		)
