@@ -206,7 +206,7 @@ bench-clouds: ## Measure OpenStack's and vSphere's providers on their simulators
 	cd lab && $(GO) test ./cloudbench -run '^$$' -bench . -benchtime 1x -count=1 -v -timeout 0
 
 .PHONY: bench-short
-bench-short: bench-programs ## Measure the short form of the bench in ten minutes, and write its ratios into docs/reference/bench.md
+bench-short: bench-programs ## Measure the short form of the bench in thirteen minutes, and write its ratios into docs/reference/bench.md
 	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench-short --throttle off --nodes 300 --rounds 2 --window $(or $(WINDOW),30s) \
 		--scenario join,services,vanished,steady,handover-planned,handover-crash \
 		--page $(CURDIR)/docs/reference/bench.md --commit $$(git describe --always --dirty --exclude '*')
