@@ -2,6 +2,10 @@ package trial
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,7 +14,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -174,7 +180,7 @@ func onOpenStack(kind openstacklab.Kind) cloudTrial {
 		},
 		verify: []string{"--cloud", "openstack:cluster=" + cluster.Name},
 		moving: []string{"service", "route", "cloud-node-lifecycle"},
-		isMute: true,
+		isMute: true, isAdopted: *whole,
 		isSame: func(call v1.CloudCall) bool {
 			return !call.Mutating || strings.HasPrefix(call.Action, http.MethodPut+" ")
 		},
@@ -198,6 +204,9 @@ type cloudTrial struct {
 	isSlow bool
 	isMute bool // its kube-controller-manager does not say which loops it runs: the gauge is registered from 1.26 on
 	isReal bool // the cloud is no simulated one
+	// isAdopted reports whether the new manager changes and deletes in the end what the in-tree one has made. The cloud's load balancers have to be
+	// known by openstackview.
+	isAdopted bool
 	// isSame reports whether a call leaves the cloud as it is; nil where another test asks that of the calls
 	isSame func(v1.CloudCall) bool
 }
@@ -275,6 +284,86 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 			}
 			s.isWhole = true
 		})
+	}
+	if of.isAdopted {
+		t.Run("adopted for good", func(t *testing.T) {
+			flags := slices.Concat(accept, of.verify, lab.flags, []string{"--strategy", planstep.LeaderMigration})
+			cli(t, lab, 0, nil, append([]string{"apply", "--yes"}, flags...)...)
+			op.awaitOwners(t, external(of.moving...))
+			isAdoptedForGood(t, lab)
+		})
+	}
+}
+
+// isAdoptedForGood has the new manager change the load balancers that the in-tree one has made, and then delete them. Nothing of them may be left. An internal
+// one is what upstream's manager fails to change, and of what it deletes it leaves the address, the port and the rules.
+func isAdoptedForGood(t *testing.T, lab *Trial) {
+	t.Helper()
+	services := lab.Client().CoreV1().Services(lab.Kind().Services()[0].Namespace)
+	var before openstackState
+	readState(t, lab, &before)
+	if len(before.Balancers) != len(lab.Kind().Services()) {
+		t.Fatalf("before it, there are the load balancers %v", before.Balancers)
+	}
+	for _, s := range lab.Kind().Services() {
+		patch := []byte(`{"spec":{"ports":[{"name":"more","port":8088,"protocol":"TCP"}]}}`)
+		if _, err := services.Patch(t.Context(), s.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "a port more on each load balancer", func(context.Context) (string, error) {
+		var now openstackState
+		readState(t, lab, &now)
+		for id, lines := range before.Balancers {
+			if len(now.Balancers[id]) != len(lines)+1 || slices.ContainsFunc(now.Balancers[id], isPendingLine) {
+				return fmt.Sprintf("%s had %q, and has %q", id, lines, now.Balancers[id]), nil
+			}
+		}
+		return "", nil
+	})
+	for _, s := range lab.Kind().Services() {
+		if err := services.Delete(t.Context(), s.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "nothing of the Services to be left", func(ctx context.Context) (string, error) {
+		var now openstackState
+		readState(t, lab, &now)
+		if len(now.Balancers) > 0 {
+			return fmt.Sprintf("load balancers %v", now.Balancers), nil
+		}
+		for _, o := range now.Objects { // Octavia names the port and the security group of an address after the load balancer
+			isOf := func(id string) bool { return strings.Contains(o, id) }
+			if strings.HasPrefix(o, "floating IP ") || slices.ContainsFunc(slices.Collect(maps.Keys(before.Balancers)), isOf) {
+				return "left is " + o, nil
+			}
+		}
+		for _, s := range lab.Kind().Services() {
+			if _, err := services.Get(ctx, s.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("Service %s, error %v", s.Name, err), nil
+			}
+		}
+		return "", nil
+	})
+}
+
+func isPendingLine(line string) bool { return strings.HasPrefix(line, "PENDING_") }
+
+// openstackState is State of OpenStack's lab.
+type openstackState struct {
+	Objects   []string            `json:"objects"`
+	Balancers map[string][]string `json:"load balancers"`
+	Error     string              `json:"error"`
+}
+
+func readState(t *testing.T, lab *Trial, into *openstackState) {
+	t.Helper()
+	text, err := lab.State()
+	if err == nil {
+		err = json.Unmarshal([]byte(text), into)
+	}
+	if err != nil || into.Error != "" {
+		t.Fatalf("the state of the cloud: %v %s", err, into.Error)
 	}
 }
 
