@@ -440,8 +440,9 @@ func (c *Cloud) deleteResource(in request, r *resource) (answer, *refusal) {
 // members are the members of one pool: a list, a new one, one that goes, or all at once.
 func (c *Cloud) members(in request) (answer, *refusal) {
 	pool := c.find("pool", in.path[2])
-	if pool == nil {
-		return answer{}, missing("pool", in.path[2])
+	if pool == nil { // Octavia refuses it before its own form of errors is used
+		text := "Pool " + in.path[2] + " not found."
+		return answer{status: http.StatusNotFound, body: object{"message": text, "code": "404 Not Found", "title": "Not Found"}}, nil
 	}
 	lb := c.balancerOf(pool)
 	if in.Method == http.MethodGet && len(in.path) == 4 {
