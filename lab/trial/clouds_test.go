@@ -299,7 +299,7 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 // one is what upstream's manager fails to change, and of what it deletes it leaves the address, the port and the rules.
 func isAdoptedForGood(t *testing.T, lab *Trial) {
 	t.Helper()
-	services := lab.Client().CoreV1().Services(lab.Kind().Services()[0].Namespace)
+	services := lab.Client().CoreV1().Services(cluster.WorkloadNamespace)
 	var before openstackState
 	readState(t, lab, &before)
 	if len(before.Balancers) != len(lab.Kind().Services()) {
