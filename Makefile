@@ -250,9 +250,12 @@ faults-hosts: ## Let something go wrong at every step on real hosts, there and b
 OPENSTACK_DIR ?=
 
 .PHONY: e2e-openstack
-e2e-openstack: ## Install and run a real OpenStack on this machine, and take our OpenStack provider through a cluster's life on it; needs root and Debian 12
+e2e-openstack: runs := out/provider-runs.json
+e2e-openstack: ## Install and run a real OpenStack on this machine, take our OpenStack provider through a cluster's life on it, and write the migrations' rows of docs/reference/providers.md; needs root and Debian 12
 	cd lab && $(GO) test ./openstackreal ./openstacktrial -p 1 -count=1 -v -timeout 0 -openstack.real $(if $(OPENSTACK_DIR),-openstack.dir=$(OPENSTACK_DIR))
-	cd lab && $(GO) test ./trial -run RealOpenStack -count=1 -v -timeout 0 -trial.openstack -trial.all
+	mkdir -p out && cp docs/reference/provider-runs.json $(runs)
+	cd lab && $(GO) test ./trial -run RealOpenStack -count=1 -v -timeout 0 -trial.openstack -trial.all -trial.runs=$(CURDIR)/$(runs)
+	cp $(runs) docs/reference/provider-runs.json && cd lab && $(GO) test ./trial -count=1 -run PageOfProviders -trial.update
 
 .PHONY: fleet
 fleet: ## Try the operator on a seed with user clusters: the guide, the holes of the original, bad input

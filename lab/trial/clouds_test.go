@@ -300,10 +300,9 @@ func migratedAndBack(t *testing.T, of cloudTrial) {
 func isAdoptedForGood(t *testing.T, lab *Trial) {
 	t.Helper()
 	services := lab.Client().CoreV1().Services(cluster.WorkloadNamespace)
-	var before openstackState
-	readState(t, lab, &before)
-	if len(before.Balancers) != len(lab.Kind().Services()) {
-		t.Fatalf("before it, there are the load balancers %v", before.Balancers)
+	before := readState(t, lab)
+	if before.Error != "" || len(before.Balancers) != len(lab.Kind().Services()) {
+		t.Fatalf("before it, there are the load balancers %v; %s", before.Balancers, before.Error)
 	}
 	for _, s := range lab.Kind().Services() {
 		patch := []byte(`{"spec":{"ports":[{"name":"more","port":8088,"protocol":"TCP"}]}}`)
@@ -312,8 +311,10 @@ func isAdoptedForGood(t *testing.T, lab *Trial) {
 		}
 	}
 	await(t, "a port more on each load balancer", func(context.Context) (string, error) {
-		var now openstackState
-		readState(t, lab, &now)
+		now := readState(t, lab)
+		if now.Error != "" { // what goes may be gone between two questions
+			return now.Error, nil
+		}
 		for id, lines := range before.Balancers {
 			if len(now.Balancers[id]) != len(lines)+1 || slices.ContainsFunc(now.Balancers[id], isPendingLine) {
 				return fmt.Sprintf("%s had %q, and has %q", id, lines, now.Balancers[id]), nil
@@ -327,8 +328,10 @@ func isAdoptedForGood(t *testing.T, lab *Trial) {
 		}
 	}
 	await(t, "nothing of the Services to be left", func(ctx context.Context) (string, error) {
-		var now openstackState
-		readState(t, lab, &now)
+		now := readState(t, lab)
+		if now.Error != "" { // what goes may be gone between two questions
+			return now.Error, nil
+		}
 		if len(now.Balancers) > 0 {
 			return fmt.Sprintf("load balancers %v", now.Balancers), nil
 		}
@@ -356,15 +359,16 @@ type openstackState struct {
 	Error     string              `json:"error"`
 }
 
-func readState(t *testing.T, lab *Trial, into *openstackState) {
+func readState(t *testing.T, lab *Trial) (s openstackState) {
 	t.Helper()
 	text, err := lab.State()
 	if err == nil {
-		err = json.Unmarshal([]byte(text), into)
+		err = json.Unmarshal([]byte(text), &s)
 	}
-	if err != nil || into.Error != "" {
-		t.Fatalf("the state of the cloud: %v %s", err, into.Error)
+	if err != nil {
+		t.Fatalf("the state of the cloud: %v", err)
 	}
+	return s
 }
 
 // runOf is a run of a trial, but for what it shows.
