@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 )
 
 const protobufType = "application/vnd.kubernetes.protobuf"
@@ -291,6 +292,10 @@ func TestNodesAreReadInPages(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(config)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(Object))
 	Nodes(factory, config.ContentConfig)
+	none := func(any) ([]string, error) { return nil, nil }
+	if err := factory.Core().V1().Nodes().Informer().AddIndexers(cache.Indexers{"mine": none}); err != nil { // as AWS' provider does
+		t.Fatal(err)
+	}
 	lister := factory.Core().V1().Nodes().Lister()
 	ctx, stop := context.WithCancel(t.Context())
 	defer factory.Shutdown()

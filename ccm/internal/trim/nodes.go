@@ -63,6 +63,7 @@ func nodeInformer(
 			},
 		}, client),
 		&corev1.Node{},
-		cache.SharedIndexInformerOptions{ResyncPeriod: resync}, // Nodes have no namespace that an index could be of
+		// Nodes have no namespace that an index could be of. A provider may add others, and panics where there is no map.
+		cache.SharedIndexInformerOptions{ResyncPeriod: resync, Indexers: cache.Indexers{}},
 	)
 }
