@@ -1,11 +1,9 @@
 package awsccm
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/node/nodetest"
 	"github.com/transplant-dev/transplant/ccm/nodelifecycle"
 	"github.com/transplant-dev/transplant/lab/awssim"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 )
 
 // patience is how long anything may take, also on a busy machine.
@@ -66,15 +65,7 @@ func watchOver(t *testing.T, b *bench, notReady int, change func(*nodelifecycle.
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	factory.Start(ctx.Done())
-	var running sync.WaitGroup
-	running.Go(func() { controller.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		factory.Shutdown()
-	})
+	ccmtest.RunController(t, factory, controller.Run)
 	return c
 }
 

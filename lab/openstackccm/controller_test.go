@@ -3,7 +3,6 @@ package openstackccm
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	servicecontroller "github.com/transplant-dev/transplant/ccm/service"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 )
 
 // controlled is a cluster in memory, in which the service controller runs on our provider.
@@ -44,15 +44,7 @@ func control(t *testing.T, b *balanced) *controlled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	factory.Start(ctx.Done())
-	var running sync.WaitGroup
-	running.Go(func() { made.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		factory.Shutdown()
-	})
+	ccmtest.RunController(t, factory, made.Run)
 	return c
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/transplant-dev/transplant/ccm/route"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/openstacksim"
 )
 
@@ -32,15 +32,7 @@ func keepRoutes(t *testing.T, f *fixture, client *fake.Clientset) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	factory.Start(ctx.Done())
-	var running sync.WaitGroup
-	running.Go(func() { made.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		factory.Shutdown()
-	})
+	ccmtest.RunController(t, factory, made.Run)
 }
 
 // untilRoutes waits for the router to have some routes, and none else.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	nodecontroller "github.com/transplant-dev/transplant/ccm/node"
+	"github.com/transplant-dev/transplant/lab/ccmlab/ccmtest"
 	"github.com/transplant-dev/transplant/lab/vspheresim"
 	"github.com/transplant-dev/transplant/provider/vsphere/client"
 )
@@ -31,15 +31,7 @@ func (f *fixture) initialise(t *testing.T, api *fake.Clientset) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	factory.Start(ctx.Done())
-	var running sync.WaitGroup
-	running.Go(func() { made.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		factory.Shutdown()
-	})
+	ccmtest.RunController(t, factory, made.Run)
 }
 
 // eventsOf are the warnings of Nodes, by their names.

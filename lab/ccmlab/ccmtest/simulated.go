@@ -1,17 +1,20 @@
 package ccmtest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
@@ -80,6 +83,20 @@ func ClientsFor(t *testing.T, objects map[string]any) cloudprovider.ControllerCl
 		server.Close()
 	})
 	return clients{config: &rest.Config{Host: server.URL}}
+}
+
+// RunController has a controller work, with the caches of a factory, until the test ends. Both have ended then.
+func RunController(t testing.TB, factory informers.SharedInformerFactory, run func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	factory.Start(ctx.Done())
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		factory.Shutdown()
+	})
 }
 
 // LoadBalancers are those of a provider.
