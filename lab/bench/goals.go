@@ -1,6 +1,9 @@
 package bench
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // goal is what our manager is to reach in a scenario at a size, with a cloud that throttles nothing. Times depend on
 // the machine, so that no test holds them: each run says which goals it has reached.
@@ -8,29 +11,100 @@ type goal struct {
 	scenario        string
 	nodes, services int // 0 is any number of services
 	what            string
+	figure          string // the title of the figure that is looked at
+	isRatio         bool   // the figure counts in times of tuned upstream's
 	limit           float64
-	of              func(r Result, tuned *Result) (value float64, ok bool)
-}
-
-func always(value func(Result) float64) func(Result, *Result) (float64, bool) {
-	return func(r Result, _ *Result) (float64, bool) { return value(r), true }
 }
 
 var goals = []goal{
-	{"join", 15000, 0, "seconds, in times of tuned upstream's", 1, func(r Result, tuned *Result) (float64, bool) {
-		if tuned == nil || tuned.Seconds == 0 {
-			return 0, false
-		}
-		return r.Seconds / tuned.Seconds, true
-	}},
-	{"join", 15000, 0, "cloud calls", 60, always(func(r Result) float64 { return float64(r.CloudCalls) })},
-	{oneNode, 500, 200, "seconds until the last load balancer has the node", 0.5, always(func(r Result) float64 { return r.Seconds })},
-	{twentyNodes, 500, 200, "seconds until the last load balancer has all nodes", 11, always(func(r Result) float64 { return r.Seconds })},
-	{twentyNodes, 500, 200, "changes of one load balancer", 2, always(func(r Result) float64 { return float64(r.MostPerObject) })},
-	{oneNode, 15000, 2000, "seconds until the first load balancer has the node", 1, always(func(r Result) float64 { return r.FirstSeconds })},
-	{newServices, 15000, 2000, "seconds that a new Service waits, of a hundred all but one", 2, always(func(r Result) float64 { return r.P99Seconds })},
-	{steadyWindow, 5000, 0, "MiB that were resident", 60, always(func(r Result) float64 { return float64(r.MaxRSSBytes) / (1 << 20) })},
-	{steadyWindow, 15000, 0, "percent of a core", 1, always(func(r Result) float64 { return r.CorePercent })},
+	{
+		scenario: "join",
+		nodes:    15000,
+		what:     "seconds, in times of tuned upstream's",
+		figure:   "seconds",
+		isRatio:  true,
+		limit:    1,
+	},
+	{
+		scenario: "join",
+		nodes:    15000,
+		what:     "cloud calls",
+		figure:   "cloud calls",
+		limit:    60,
+	},
+	{
+		scenario: oneNode,
+		nodes:    500,
+		services: 200,
+		what:     "seconds until the last load balancer has the node",
+		figure:   "seconds",
+		limit:    0.5,
+	},
+	{
+		scenario: twentyNodes,
+		nodes:    500,
+		services: 200,
+		what:     "seconds until the last load balancer has all nodes",
+		figure:   "seconds",
+		limit:    11,
+	},
+	{
+		scenario: twentyNodes,
+		nodes:    500,
+		services: 200,
+		what:     "changes of one load balancer",
+		figure:   "most per load balancer",
+		limit:    2,
+	},
+	{
+		scenario: oneNode,
+		nodes:    15000,
+		services: 2000,
+		what:     "seconds until the first load balancer has the node",
+		figure:   "first s",
+		limit:    1,
+	},
+	{
+		scenario: newServices,
+		nodes:    15000,
+		services: 2000,
+		what:     "seconds that a new Service waits, of a hundred all but one",
+		figure:   "p99 s",
+		limit:    2,
+	},
+	{
+		scenario: steadyWindow,
+		nodes:    5000,
+		what:     "MiB that were resident",
+		figure:   "RSS MiB",
+		limit:    60,
+	},
+	{
+		scenario: steadyWindow,
+		nodes:    15000,
+		what:     "percent of a core",
+		figure:   "% of a core",
+		limit:    1,
+	},
+}
+
+// of is what the goal looks at in a result. It is false where there is nothing to compare with.
+func (g goal) of(r Result, group []Result) (value float64, ok bool) {
+	f := figures[slices.IndexFunc(figures, func(f figure) bool { return f.title == g.figure })]
+	if !g.isRatio {
+		return f.value(r), true
+	}
+	i := slices.IndexFunc(group, func(other Result) bool { return other.Implementation == tunedName })
+	if i < 0 {
+		return 0, false
+	}
+	base := f.value(group[i])
+	return f.value(r) / base, base != 0
+}
+
+func (g goal) isFor(r Result) bool {
+	return r.Implementation == oursName && r.Scenario == g.scenario && r.Nodes == g.nodes && !r.Throttled &&
+		(g.services == 0 || r.Services == g.services)
 }
 
 // reached says of each goal that was measured whether it is reached.
@@ -38,17 +112,10 @@ func reached(results []Result) (lines []string) {
 	_, members := groups(results)
 	for _, g := range goals {
 		for _, r := range results {
-			if r.Implementation != oursName || r.Scenario != g.scenario || r.Nodes != g.nodes || r.Throttled ||
-				g.services != 0 && r.Services != g.services {
+			if !g.isFor(r) {
 				continue
 			}
-			var tuned *Result
-			for _, other := range members[r.group()] {
-				if other.Implementation == tunedName {
-					tuned = &other
-				}
-			}
-			value, ok := g.of(r, tuned)
+			value, ok := g.of(r, members[r.group()])
 			if !ok {
 				continue
 			}
@@ -56,7 +123,8 @@ func reached(results []Result) (lines []string) {
 			if value > g.limit || !r.Complete {
 				verdict = "missed"
 			}
-			lines = append(lines, fmt.Sprintf("goal of %s: at most %g %s: %s, %s", r.group(), g.limit, g.what, decimal(value), verdict))
+			lines = append(lines, fmt.Sprintf("goal of %s: at most %g %s: %s, %s",
+				r.group(), g.limit, g.what, decimal(value), verdict))
 		}
 	}
 	return lines
