@@ -107,30 +107,23 @@ var (
 
 func (m message) keep(out, data []byte) ([]byte, bool) {
 	for len(data) > 0 {
-		number, kind, tag := protowire.ConsumeTag(data)
-		if tag < 0 {
+		f, rest, ok := firstField(data)
+		if !ok {
 			return nil, false
 		}
-		size := protowire.ConsumeFieldValue(number, kind, data[tag:])
-		if size < 0 {
-			return nil, false
-		}
-		field, value := data[:tag+size], data[tag:tag+size]
-		data = data[tag+size:]
-		inner := m.parts[number]
+		data = rest
+		inner := m.parts[f.number]
 		switch {
-		case slices.Contains(m.dropped, number):
-		case inner == nil || kind != protowire.BytesType:
-			out = append(out, field...)
+		case slices.Contains(m.dropped, f.number):
+		case inner == nil || f.kind != protowire.BytesType:
+			out = append(out, f.whole...)
 		default:
-			content, _ := protowire.ConsumeBytes(value) // which is there, since its size is
 			start := len(out)
-			var ok bool
-			if out, ok = inner.keep(out, content); !ok {
+			if out, ok = inner.keep(out, f.content); !ok {
 				return nil, false
 			}
 			var header [2 * maxVarint]byte // the size is known only now
-			begin := protowire.AppendVarint(protowire.AppendTag(header[:0], number, kind), uint64(len(out)-start))
+			begin := protowire.AppendVarint(protowire.AppendTag(header[:0], f.number, f.kind), uint64(len(out)-start))
 			out = slices.Insert(out, start, begin...)
 		}
 	}
@@ -138,6 +131,31 @@ func (m message) keep(out, data []byte) ([]byte, bool) {
 }
 
 const maxVarint = 10 // bytes
+
+// field is a field of a message.
+type field struct {
+	number  protowire.Number
+	kind    protowire.Type
+	whole   []byte // with its tag
+	content []byte // of a field of bytes
+}
+
+// firstField is the first field of a message, and what follows it. It is false for data that cannot be read.
+func firstField(data []byte) (f field, rest []byte, ok bool) {
+	number, kind, tag := protowire.ConsumeTag(data)
+	if tag < 0 {
+		return f, nil, false
+	}
+	size := protowire.ConsumeFieldValue(number, kind, data[tag:])
+	if size < 0 {
+		return f, nil, false
+	}
+	f = field{number: number, kind: kind, whole: data[:tag+size]}
+	if kind == protowire.BytesType {
+		f.content, _ = protowire.ConsumeBytes(data[tag:]) // which is there, since its size is
+	}
+	return f, data[tag+size:], true
+}
 
 // magic is what an object of the API begins with as protobuf. A runtime.Unknown follows.
 var magic = []byte("k8s\x00")
@@ -168,18 +186,14 @@ func kindOf(unknown []byte) string {
 // lastOf is the value of a field of bytes, empty where there is none. Of several, the last one counts.
 func lastOf(data []byte, wanted protowire.Number) (value []byte) {
 	for len(data) > 0 {
-		number, kind, tag := protowire.ConsumeTag(data)
-		if tag < 0 {
+		f, rest, ok := firstField(data)
+		if !ok {
 			return nil
 		}
-		size := protowire.ConsumeFieldValue(number, kind, data[tag:])
-		if size < 0 {
-			return nil
+		if f.number == wanted && f.kind == protowire.BytesType {
+			value = f.content
 		}
-		if number == wanted && kind == protowire.BytesType {
-			value, _ = protowire.ConsumeBytes(data[tag:])
-		}
-		data = data[tag+size:]
+		data = rest
 	}
 	return value
 }
